@@ -1,0 +1,62 @@
+//! Budgets: what limits retries over many calls.
+//!
+//! A budget fills with traffic ([`deposit`](Budget::deposit)), is spent by retries
+//! ([`withdraw`](Budget::withdraw)), and learns what became of each of them
+//! ([`settle`](Budget::settle), by the [`Permit`]). One budget lives in the layer and is shared by
+//! every service made from it; several layers may share one on purpose.
+//!
+//! [`TokenBudget`] is the default and needs no store.
+
+mod key;
+mod keyed;
+mod permit;
+mod token;
+
+pub use self::{
+    key::Key,
+    permit::{Permit, Settled},
+    token::{Snapshot, TokenBudget, TokenBudgetBuilder},
+};
+use crate::reason::{Cause, StopReason};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Instant};
+
+/// What limits retries over many calls, one account per [`Key`].
+///
+/// Implementations decide on the spot and never block: the methods run inside `Future::poll`. Only a
+/// budget that asks a shared store answers [`Withdrawal::Pending`]. Check and take are one step.
+/// `now` comes from the caller, may be injected in tests, and may go backwards; an implementation
+/// treats that as no time passed.
+pub trait Budget: Send + Sync + 'static {
+    /// Records one first attempt that ended. `failed` is true when its outcome was a failure.
+    ///
+    /// Called once per call whose first attempt ended, whether or not that call may be retried, and
+    /// never for a retry.
+    fn deposit(&self, key: &Key, failed: bool, now: Instant);
+
+    /// Asks for one retry of a failure of kind `cause`.
+    fn withdraw(self: Arc<Self>, key: &Key, cause: Cause, now: Instant) -> Withdrawal;
+
+    /// Learns what became of a retry. Called by the [`Permit`], exactly once for each.
+    fn settle(&self, key: &Key, settled: Settled, now: Instant);
+}
+
+/// The answer to [`Budget::withdraw`].
+#[non_exhaustive]
+pub enum Withdrawal {
+    /// The retry may be sent.
+    Granted(Permit),
+    /// The retry may not be sent, and this is the reason that the caller is told.
+    Denied(StopReason),
+    /// A shared store is being asked. Dropping the future withdraws nothing.
+    Pending(Pin<Box<dyn Future<Output = Result<Permit, StopReason>> + Send>>),
+}
+
+impl fmt::Debug for Withdrawal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted(permit) => f.debug_tuple("Granted").field(permit).finish(),
+            Self::Denied(reason) => f.debug_tuple("Denied").field(reason).finish(),
+            Self::Pending(_) => f.write_str("Pending(..)"),
+        }
+    }
+}
