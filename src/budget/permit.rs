@@ -45,6 +45,11 @@ impl Permit {
         self.settle(RetryOutcome::Succeeded, now);
     }
 
+    /// Settles a retry that was handed over but refused before it was sent.
+    pub fn give_back(mut self, now: Instant) {
+        self.settle(RetryOutcome::NotSent, now);
+    }
+
     fn settle(&mut self, outcome: RetryOutcome, now: Instant) {
         self.outcome = None;
         let settled = Settled {

@@ -1,0 +1,239 @@
+//! What one call knows of itself, and what it makes of an attempt that ended.
+//!
+//! Everything here happens between two polls of the inner service: nothing waits. The
+//! [future](crate::future) does the waiting and asks this for the next step.
+
+mod outcome;
+mod stop;
+
+use crate::{
+    body::{BoxError, ReplayBody, ResponseBody},
+    budget::{Key, Permit},
+    client::KeptError,
+    clock,
+    deadline::LEAST_REMAINING,
+    decide::ReplayClass,
+    drain,
+    exhausted::{Ending, History},
+    policy::RetryPolicy,
+    reason::{Cause, Processed, StopReason},
+    shared::Shared,
+    template::Template,
+    waiting::WaitingPlace,
+};
+use http::{HeaderMap, Method, Request, Response};
+use http_body::Body;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// The answer of a call.
+pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
+
+/// A shared budget being asked.
+pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<Permit, StopReason>> + Send>>;
+
+/// How an attempt ended.
+pub(crate) enum Ended<R, E> {
+    Response(Response<R>),
+    Error(E),
+    /// It ran into its limit and was dropped.
+    Cut,
+}
+
+impl<R, E> From<Result<Response<R>, E>> for Ended<R, E> {
+    fn from(result: Result<Response<R>, E>) -> Self {
+        match result {
+            Ok(response) => Self::Response(response),
+            Err(error) => Self::Error(error),
+        }
+    }
+}
+
+/// What to do after an attempt has ended.
+pub(crate) enum Step<R, E> {
+    Answer(Answer<R, E>),
+    /// Wait for a shared budget; keep the outcome until it has decided.
+    Ask(Asking, Ended<R, E>),
+    /// The retry stands. The body, if any, is drained so that its connection can be used again.
+    Retry(Option<R>),
+}
+
+/// One call, from the start to its answer.
+pub(crate) struct Call<S, B> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) policy: RetryPolicy,
+    pub(crate) key: Key,
+    pub(crate) class: ReplayClass,
+    pub(crate) method: Method,
+    /// Whether repeating the request is safe, retried here or not.
+    pub(crate) idempotent: bool,
+    pub(crate) instance: Option<String>,
+    /// `None` when there is one attempt, whatever happens.
+    pub(crate) again: Option<Again<S, B>>,
+    pub(crate) started: Instant,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) progress: Progress,
+}
+
+/// What later attempts need: an inner service of their own, and the request.
+pub(crate) struct Again<S, B> {
+    pub(crate) service: S,
+    pub(crate) template: Template<B>,
+}
+
+/// How far a call has come.
+pub(crate) struct Progress {
+    /// How often the request was sent.
+    attempts: u32,
+    attempt_started: Instant,
+    /// When the attempt under way is cut: its own time-out or the deadline, whichever is earlier.
+    attempt_limit: Option<Instant>,
+    /// The retry that stands, from the decision until it is sent.
+    retry: Option<Pending>,
+    /// The retry under way.
+    permit: Option<Permit>,
+    waited: Duration,
+    last_wait: Duration,
+    /// The latest wait that the server asked for, and when.
+    hint: Option<(Duration, Instant)>,
+    processed: Processed,
+    last: Ending,
+    last_error: Option<KeptError>,
+    /// What a `429` said of the caller's limits.
+    rate_limit: HeaderMap,
+    history: History,
+}
+
+/// A retry between its decision and its sending.
+struct Pending {
+    decided: Instant,
+    send_at: Instant,
+    cause: Cause,
+    /// `None` while a shared budget is being asked.
+    permit: Option<Permit>,
+    _place: WaitingPlace,
+}
+
+impl Progress {
+    pub(crate) fn new(started: Instant) -> Self {
+        Self {
+            attempts: 0,
+            attempt_started: started,
+            attempt_limit: None,
+            retry: None,
+            permit: None,
+            waited: Duration::ZERO,
+            last_wait: Duration::ZERO,
+            hint: None,
+            processed: Processed::No,
+            last: Ending::default(),
+            last_error: None,
+            rate_limit: HeaderMap::new(),
+            history: History::default(),
+        }
+    }
+}
+
+impl<S, B> Call<S, B> {
+    /// When the attempt under way is cut.
+    pub(crate) fn attempt_limit(&self) -> Option<Instant> {
+        self.progress.attempt_limit
+    }
+
+    /// The inner service of later attempts.
+    pub(crate) fn service(&mut self) -> &mut S {
+        &mut self.again().service
+    }
+
+    fn again(&mut self) -> &mut Again<S, B> {
+        let again = self.again.as_mut();
+        again.expect("a call is retried only with what a retry needs")
+    }
+
+    /// How long the failed response may be drained.
+    pub(crate) fn drain_until(&self) -> Option<Instant> {
+        let decided = self.progress.retry.as_ref()?.decided;
+        let longest = decided.checked_add(drain::LONGEST);
+        let latest = self
+            .deadline
+            .and_then(|deadline| deadline.checked_sub(self.policy.min_attempt()));
+        longest.into_iter().chain(latest).min()
+    }
+
+    /// When the retry that stands is to be sent.
+    pub(crate) fn send_at(&self) -> Option<Instant> {
+        self.progress.retry.as_ref().map(|retry| retry.send_at)
+    }
+
+    pub(crate) fn remaining(&self, now: Instant) -> Option<Duration> {
+        self.deadline
+            .map(|deadline| deadline.saturating_duration_since(now))
+    }
+
+    /// Begins an attempt, and stamps its request at the moment of sending.
+    pub(crate) fn begin_attempt(&mut self, headers: &mut HeaderMap, now: Instant) {
+        let progress = &mut self.progress;
+        progress.attempts += 1;
+        progress.attempt_started = now;
+        let remaining = self
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(now));
+        let own = self.policy.attempt_timeout(progress.attempts, remaining);
+        let own = own.and_then(|limit| now.checked_add(limit));
+        progress.attempt_limit = own.into_iter().chain(self.deadline).min();
+        let max = self.policy.max_attempts();
+        let number = (self.class == ReplayClass::Full).then_some((progress.attempts, max));
+        let left = progress.attempt_limit.map(|limit| limit - now);
+        self.shared.headers.stamp(headers, left, number);
+    }
+
+    /// Whether there is still time for the retry that stands.
+    fn too_late(&self, now: Instant) -> Option<StopReason> {
+        let remaining = self.remaining(now)?;
+        if remaining < LEAST_REMAINING {
+            Some(StopReason::DeadlineReached)
+        } else if remaining < self.policy.min_attempt() {
+            Some(StopReason::DeadlineTooClose)
+        } else {
+            None
+        }
+    }
+
+    /// Counts the time that the retry waited until it was sent or given up.
+    fn end_wait(&mut self, now: Instant) {
+        if let Some(retry) = &self.progress.retry {
+            let waited = now.saturating_duration_since(retry.decided);
+            self.progress.waited += waited;
+            self.progress.history.wait(waited);
+        }
+    }
+}
+
+impl<S, B> Call<S, B>
+where
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// Checks the time that is left, now that the wait is over, and makes the request of the next
+    /// attempt.
+    pub(crate) fn next_request(&mut self) -> Result<Request<ReplayBody<B>>, StopReason> {
+        let now = clock::now();
+        if let Some(reason) = self.too_late(now) {
+            return Err(reason);
+        }
+        self.end_wait(now);
+        let last = self.progress.attempts + 1 >= self.policy.max_attempts();
+        let mut request = self.again().template.request(last);
+        self.begin_attempt(request.headers_mut(), now);
+        let retry = self.progress.retry.take();
+        self.progress.permit = retry.and_then(|retry| retry.permit);
+        if let Some(permit) = &mut self.progress.permit {
+            permit.sent();
+        }
+        Ok(request)
+    }
+}

@@ -1,0 +1,266 @@
+//! What a call makes of an attempt that ended: the outcome is classified, told to the budget, recorded
+//! and decided on.
+
+use super::{Call, Ended, Pending, Step};
+use crate::{
+    body::BoxError,
+    budget::{Permit, Withdrawal},
+    client,
+    clock,
+    decide::{Decision, HINT_SPREAD, Situation, decide},
+    exhausted::{AttemptRecord, Ending},
+    observe,
+    policy::{ErrorView, Outcome, ResponseView, ResultView, Verdict, retry_after::Hint},
+    reason::{Cause, Processed, StopReason},
+};
+use http_body::Body;
+use std::{
+    any::type_name,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+impl<S, B> Call<S, B>
+where
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// Makes the next step of an attempt that ended.
+    pub(crate) fn ended<R, E: 'static>(&mut self, ended: Ended<R, E>) -> Step<R, E> {
+        let now = clock::now();
+        let mut verdict = self.classify(&ended, now);
+        self.settle(&verdict, now);
+        if verdict.is_success() {
+            return Step::Answer(self.let_stand(ended, None, now));
+        }
+        self.record(&ended, &verdict, now);
+        let cut = matches!(ended, Ended::Cut);
+        if cut && self.deadline.is_some_and(|deadline| deadline <= now) {
+            return self.stop(StopReason::DeadlineReached, Some(ended), now);
+        }
+        if verdict.is_local_overload() && self.progress.attempts > 1 {
+            return self.stop(StopReason::Overloaded, Some(ended), now);
+        }
+        let hint = self.hint(&ended, &verdict, now);
+        match self.decide(&verdict, hint, now) {
+            Decision::LetStand(_) if cut => {
+                self.stop(StopReason::AttemptTimeout, Some(ended), now)
+            }
+            Decision::LetStand(skip) => Step::Answer(self.let_stand(ended, Some(skip), now)),
+            Decision::Stop(reason) => self.stop(reason, Some(ended), now),
+            Decision::RetryAfter(wait) => {
+                if let Some((again, name)) = self.again.as_mut().zip(verdict.take_header_to_drop())
+                {
+                    again.template.leave_out(name);
+                }
+                let cause = verdict.cause().unwrap_or(Cause::Other);
+                self.withdraw(wait, cause, ended, now)
+            }
+        }
+    }
+
+    /// Takes the answer of a shared budget.
+    pub(crate) fn answered<R, E: 'static>(
+        &mut self,
+        answer: Result<Permit, StopReason>,
+        ended: Ended<R, E>,
+    ) -> Step<R, E> {
+        match answer {
+            Ok(permit) => self.granted(permit, ended),
+            Err(reason) => self.stop(reason, Some(ended), clock::now()),
+        }
+    }
+
+    fn classify<R, E: 'static>(&self, ended: &Ended<R, E>, now: Instant) -> Verdict {
+        let result = self.view(ended);
+        let Some(again) = &self.again else {
+            return self.policy.classify_by_tables(result, self.shared.side);
+        };
+        let outcome = Outcome {
+            request: again.template.view(),
+            result,
+            attempt: self.progress.attempts,
+            elapsed: now - self.started,
+            remaining: self.remaining(now),
+        };
+        self.policy.classify(&outcome, self.shared.side)
+    }
+
+    fn view<'a, R, E: 'static>(&self, ended: &'a Ended<R, E>) -> ResultView<'a> {
+        match ended {
+            Ended::Response(response) => ResultView::Response(ResponseView {
+                status: response.status(),
+                headers: response.headers(),
+                extensions: response.extensions(),
+            }),
+            Ended::Error(error) => {
+                ResultView::Error(ErrorView::new(error, self.policy.error_types()))
+            }
+            Ended::Cut => ResultView::Cut,
+        }
+    }
+
+    /// Tells the budget of the attempt that ended: a first one fills it, a retry settles its permit.
+    fn settle(&mut self, verdict: &Verdict, now: Instant) {
+        if self.progress.attempts == 1 {
+            let failed = verdict.earns_nothing();
+            self.shared.budget.deposit(&self.key, failed, now);
+        }
+        match self.progress.permit.take() {
+            Some(permit) if verdict.is_local_overload() => permit.give_back(now),
+            Some(permit) if !verdict.earns_nothing() => permit.succeeded(now),
+            // Dropped, it counts as failed.
+            _ => {}
+        }
+    }
+
+    /// Notes how the attempt ended, for whoever asks later.
+    fn record<R, E: 'static>(&mut self, ended: &Ended<R, E>, verdict: &Verdict, now: Instant) {
+        let ending = match self.view(ended) {
+            ResultView::Response(response) => Ending {
+                status: Some(response.status),
+                error_type: None,
+            },
+            ResultView::Error(error) => Ending {
+                status: None,
+                error_type: Some(error.recognised.map_or(type_name::<E>(), |found| found.name)),
+            },
+            ResultView::Cut => Ending {
+                status: None,
+                error_type: Some("attempt_timeout"),
+            },
+        };
+        let progress = &mut self.progress;
+        progress.last = ending;
+        progress.last_error = None;
+        if verdict.processed() != Processed::No {
+            progress.processed = Processed::Unknown;
+        }
+        if self.again.is_some() || matches!(ended, Ended::Cut) {
+            progress.history.push(AttemptRecord {
+                attempt: progress.attempts,
+                ending,
+                elapsed: now - progress.attempt_started,
+                wait: Duration::ZERO,
+            });
+        }
+    }
+
+    /// How long the server, or the user's classifier in its place, asks to wait.
+    fn hint<R, E>(
+        &mut self,
+        ended: &Ended<R, E>,
+        verdict: &Verdict,
+        now: Instant,
+    ) -> Option<Duration> {
+        let read = match ended {
+            Ended::Response(response) if verdict.is_failure() && self.again.is_some() => {
+                self.policy.hint(response.headers(), SystemTime::now())
+            }
+            _ => Hint::Absent,
+        };
+        if read == Hint::Malformed {
+            observe::malformed_retry_after(&self.key, self.progress.attempts);
+        }
+        let read = match read {
+            Hint::Wait(wait) => Some(wait),
+            _ => None,
+        };
+        let hint = verdict.wait().or(read);
+        self.progress.hint = hint.map(|wait| (wait, now));
+        hint
+    }
+
+    fn decide(&mut self, verdict: &Verdict, hint: Option<Duration>, now: Instant) -> Decision {
+        let progress = &self.progress;
+        let (attempts, max_attempts) = (progress.attempts, self.policy.max_attempts());
+        let more = verdict.is_failure() && attempts < max_attempts;
+        let replayable = match &mut self.again {
+            Some(again) if more => again.template.body.prepare(),
+            _ => true,
+        };
+        let backoff = match verdict.cause() {
+            Some(cause) if more => self.policy.backoff(cause, attempts, progress.last_wait),
+            _ => Duration::ZERO,
+        };
+        decide(&Situation {
+            class: self.class,
+            failure: verdict.is_failure(),
+            processed: verdict.processed(),
+            replayable,
+            attempts,
+            max_attempts,
+            hint,
+            max_retry_after: self.policy.max_retry_after(),
+            backoff,
+            hint_spread: fastrand::f64() * HINT_SPREAD,
+            remaining: self.remaining(now),
+            min_attempt: self.policy.min_attempt(),
+        })
+    }
+
+    /// Asks what costs something to ask: a place to wait in, and the budget.
+    fn withdraw<R, E: 'static>(
+        &mut self,
+        wait: Duration,
+        cause: Cause,
+        ended: Ended<R, E>,
+        now: Instant,
+    ) -> Step<R, E> {
+        let Some(send_at) = now.checked_add(wait) else {
+            return self.stop(StopReason::RetryAfterTooLong, Some(ended), now);
+        };
+        let Some(place) = self.shared.waiting.enter() else {
+            return self.stop(StopReason::Overloaded, Some(ended), now);
+        };
+        self.progress.retry = Some(Pending {
+            decided: now,
+            send_at,
+            cause,
+            permit: None,
+            _place: place,
+        });
+        let budget = Arc::clone(&self.shared.budget);
+        match budget.withdraw(&self.key, cause, now) {
+            Withdrawal::Granted(permit) => self.granted(permit, ended),
+            Withdrawal::Denied(reason) => self.stop(reason, Some(ended), now),
+            Withdrawal::Pending(asking) => Step::Ask(asking, ended),
+        }
+    }
+
+    /// The decision to retry stands: lets go of the outcome and of all that reads the request body.
+    fn granted<R, E: 'static>(&mut self, permit: Permit, ended: Ended<R, E>) -> Step<R, E> {
+        let now = clock::now();
+        let remaining = self.remaining(now);
+        let progress = &mut self.progress;
+        let Some(retry) = &mut progress.retry else {
+            unreachable!("a budget is asked only for a retry that was decided on");
+        };
+        retry.permit = Some(permit);
+        progress.last_wait = retry.send_at - retry.decided;
+        observe::retry_scheduled(&observe::Scheduled {
+            dependency: &self.key,
+            attempt: progress.attempts,
+            cause: retry.cause,
+            status: progress.last.status.map(|status| status.as_u16()),
+            error_type: progress.last.error_type,
+            wait: progress.last_wait,
+            hint: progress.hint.map(|(hint, _)| hint),
+            remaining,
+        });
+        if let Some(again) = &mut self.again {
+            again.template.body.supersede();
+        }
+        Step::Retry(match ended {
+            Ended::Response(response) => {
+                progress.rate_limit = super::stop::rate_limit(&response);
+                Some(response.into_body())
+            }
+            Ended::Error(error) => {
+                progress.last_error = client::keep_error(error, self.policy.error_types());
+                None
+            }
+            Ended::Cut => None,
+        })
+    }
+}

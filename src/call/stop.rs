@@ -1,0 +1,176 @@
+//! How a call ends: with an outcome that stands, or given up.
+
+use super::{Answer, Call, Ended, Progress, Step};
+use crate::{
+    Exhausted, RetryInfo,
+    body::{BoxError, ResponseBody},
+    client, clock,
+    exhausted::{Details, respond},
+    observe,
+    policy::OnExhausted,
+    reason::{Processed, SkipReason, StopReason},
+};
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Body;
+use std::time::{Duration, Instant};
+
+impl<S, B> Call<S, B>
+where
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// Gives up on a call that has no outcome in hand.
+    pub(crate) fn give_up<R, E: 'static>(&mut self, reason: StopReason) -> Answer<R, E> {
+        let now = clock::now();
+        self.end_wait(now);
+        self.answer_exhausted(reason, None, now)
+    }
+
+    /// The inner service could not be made ready for the retry that stands.
+    pub(crate) fn not_ready<E: 'static>(&mut self, error: E) -> StopReason {
+        let error = client::keep_error(error, self.policy.error_types());
+        self.progress.last_error = self.progress.last_error.take().or(error);
+        StopReason::Overloaded
+    }
+
+    pub(super) fn let_stand<R, E>(
+        &mut self,
+        ended: Ended<R, E>,
+        skipped: Option<SkipReason>,
+        now: Instant,
+    ) -> Answer<R, E> {
+        let attempts = self.progress.attempts;
+        let response = match ended {
+            Ended::Response(response) => Ok(response),
+            Ended::Error(error) => Err(error),
+            Ended::Cut => unreachable!("an attempt that was cut has no outcome to let stand"),
+        };
+        if let Some(reason) = skipped {
+            let status = self.progress.last.status.map(|status| status.as_u16());
+            observe::skipped(&self.method, &self.key, reason, attempts, status);
+        }
+        let mut response = response?;
+        if attempts > 1 || (skipped.is_some() && self.again.is_some()) {
+            let info = self.info(skipped, now);
+            response.extensions_mut().insert(info);
+        }
+        self.again = None;
+        Ok(response.map(ResponseBody::inner))
+    }
+
+    fn info(&self, skipped: Option<SkipReason>, now: Instant) -> RetryInfo {
+        RetryInfo {
+            attempts: self.progress.attempts,
+            elapsed: now - self.started,
+            waited: self.progress.waited,
+            skipped,
+        }
+    }
+
+    pub(super) fn stop<R, E: 'static>(
+        &mut self,
+        reason: StopReason,
+        ended: Option<Ended<R, E>>,
+        now: Instant,
+    ) -> Step<R, E> {
+        Step::Answer(self.answer_exhausted(reason, ended, now))
+    }
+
+    fn answer_exhausted<R, E: 'static>(
+        &mut self,
+        reason: StopReason,
+        ended: Option<Ended<R, E>>,
+        now: Instant,
+    ) -> Answer<R, E> {
+        // Gives back a permit whose retry was not sent, and the place in the waiting room.
+        self.progress.retry = None;
+        self.again = None;
+        let answer = self.policy.on_exhausted(self.shared.side);
+        let pass_through = answer == OnExhausted::PassThrough;
+        match ended {
+            Some(Ended::Response(mut response)) if pass_through => {
+                let exhausted = self.exhausted(reason, now);
+                observe::stopped(&self.method, &exhausted);
+                let info = self.info(None, now);
+                response.extensions_mut().insert(exhausted);
+                response.extensions_mut().insert(info);
+                return Ok(response.map(ResponseBody::inner));
+            }
+            Some(Ended::Error(error)) if pass_through => {
+                observe::stopped(&self.method, &self.exhausted(reason, now));
+                return Err(error);
+            }
+            Some(Ended::Response(response)) => {
+                self.progress.rate_limit = rate_limit(&response);
+            }
+            Some(Ended::Error(error)) => {
+                let error_types = self.policy.error_types();
+                self.progress.last_error = client::keep_error(error, error_types);
+            }
+            Some(Ended::Cut) | None => {}
+        }
+        let exhausted = self.exhausted(reason, now);
+        observe::stopped(&self.method, &exhausted);
+        let kept = std::mem::take(&mut self.progress.rate_limit);
+        let info = (self.progress.attempts > 1).then(|| self.info(None, now));
+        let mut response = respond(exhausted, kept, answer, &self.method);
+        if let Some(info) = info {
+            response.extensions_mut().insert(info);
+        }
+        Ok(response.map(ResponseBody::own))
+    }
+
+    fn exhausted(&mut self, reason: StopReason, now: Instant) -> Exhausted {
+        let progress = &mut self.progress;
+        let unsafe_to_repeat = !self.idempotent && progress.processed != Processed::No;
+        let retry_after = (!unsafe_to_repeat).then(|| progress.retry_after(now));
+        Exhausted::new(Details {
+            reason,
+            dependency: self.key.clone(),
+            attempts: progress.attempts,
+            max_attempts: self.policy.max_attempts(),
+            elapsed: now - self.started,
+            waited: progress.waited,
+            last: progress.last,
+            error: progress.last_error.take(),
+            retryable: !unsafe_to_repeat,
+            processed: progress.processed,
+            retry_after,
+            instance: self.instance.take(),
+            history: std::mem::take(&mut progress.history),
+        })
+    }
+}
+
+/// The longest wait that the layer's own `503` asks for on its own account.
+const LONGEST_OWN_RETRY_AFTER: f64 = 60.0;
+
+impl Progress {
+    /// How long the caller is asked to wait: what is left of the server's hint, or a wait that
+    /// doubles with every attempt, half of it random, whichever is longer. A `429` knows best.
+    fn retry_after(&self, now: Instant) -> Duration {
+        let hint = self
+            .hint
+            .map(|(hint, seen)| hint.saturating_sub(now.saturating_duration_since(seen)));
+        if let (Some(hint), Some(StatusCode::TOO_MANY_REQUESTS)) = (hint, self.last.status) {
+            return hint;
+        }
+        let exponent = i32::try_from(self.attempts).unwrap_or(i32::MAX);
+        let longest = 2_f64.powi(exponent).min(LONGEST_OWN_RETRY_AFTER);
+        let own = Duration::from_secs_f64(longest * (0.5 + 0.5 * fastrand::f64()));
+        own.max(hint.unwrap_or_default())
+    }
+}
+
+/// What a `429` says of the caller's limits: `RateLimit`, `RateLimit-Policy` and the older forms.
+pub(super) fn rate_limit<R>(response: &Response<R>) -> HeaderMap {
+    let mut kept = HeaderMap::new();
+    if response.status() == StatusCode::TOO_MANY_REQUESTS {
+        for (name, value) in response.headers() {
+            if name.as_str().contains("ratelimit") {
+                kept.append(name, value.clone());
+            }
+        }
+    }
+    kept
+}

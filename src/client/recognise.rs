@@ -1,0 +1,336 @@
+//! What an error says about a request: might another attempt mend it, and may the server have
+//! processed it?
+//!
+//! | error | reading |
+//! |---|---|
+//! | connection refused or never established, `REFUSED_STREAM`, a GOAWAY below the stream | transient, nothing processed |
+//! | a time-out while connecting | time-out, nothing processed |
+//! | any other time-out, tower's `Elapsed` | time-out, unknown |
+//! | a connection that broke, an incomplete message, a reset | transient, unknown |
+//! | TLS and certificates, a bad URI, a message that cannot be parsed, the caller's own body | permanent |
+//! | tower's `Overloaded`, a closed `Buffer` | local overload |
+//! | anything else | unknown |
+
+use crate::reason::{Cause, Processed};
+use std::{error::Error, io};
+
+/// A source chain longer than this is not followed to its end.
+const MAX_CHAIN: usize = 32;
+
+/// What an error says about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recognised {
+    pub(crate) kind: Kind,
+    /// A short name of what was recognised, for logs and the `503`.
+    pub(crate) name: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Transient(Cause, Processed),
+    Permanent,
+    /// This process has too much to do, not the server.
+    LocalOverload,
+}
+
+impl Recognised {
+    const fn transient(name: &'static str, cause: Cause, processed: Processed) -> Self {
+        let kind = Kind::Transient(cause, processed);
+        Self { kind, name }
+    }
+
+    const fn permanent(name: &'static str) -> Self {
+        let kind = Kind::Permanent;
+        Self { kind, name }
+    }
+
+    const fn local_overload(name: &'static str) -> Self {
+        let kind = Kind::LocalOverload;
+        Self { kind, name }
+    }
+}
+
+/// Reads `error` and its source chain. `None` is an error that nobody here knows.
+pub(crate) fn recognise(error: &(dyn Error + 'static)) -> Option<Recognised> {
+    let mut scan = Scan::default();
+    let mut next = Some(error);
+    for _ in 0..MAX_CHAIN {
+        let Some(error) = next else { break };
+        if let Some(certain) = scan.look_at(error) {
+            return Some(certain);
+        }
+        next = inner(error);
+    }
+    scan.found
+}
+
+/// The next error of the chain. `io::Error::source` skips the error that it wraps.
+fn inner(error: &(dyn Error + 'static)) -> Option<&(dyn Error + 'static)> {
+    match error.downcast_ref::<io::Error>() {
+        Some(io) => io.get_ref().map(|wrapped| wrapped as _),
+        None => error.source(),
+    }
+}
+
+/// What is known so far on the way down a source chain.
+#[derive(Default)]
+struct Scan {
+    /// Below an error that says "while connecting": nothing was sent yet.
+    connecting: bool,
+    /// Below an error of an exchange under way: an I/O error in it proves nothing.
+    exchanging: bool,
+    found: Option<Recognised>,
+}
+
+impl Scan {
+    /// Returns what is certain whatever lies further down.
+    fn look_at(&mut self, error: &(dyn Error + 'static)) -> Option<Recognised> {
+        if error.is::<tower::load_shed::error::Overloaded>() {
+            return Some(Recognised::local_overload("overloaded"));
+        }
+        if error.is::<tower::buffer::error::Closed>()
+            || error.is::<tower::buffer::error::ServiceError>()
+        {
+            return Some(Recognised::local_overload("buffer_closed"));
+        }
+        if error.is::<tower::timeout::error::Elapsed>() || error.is::<tokio::time::error::Elapsed>()
+        {
+            return Some(self.timeout("elapsed"));
+        }
+        if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
+            self.connecting |= error.is_connect();
+            return None;
+        }
+        if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            return self.hyper(error);
+        }
+        #[cfg(feature = "http2")]
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            return self.h2(error);
+        }
+        #[cfg(feature = "reqwest")]
+        if let Some(error) = error.downcast_ref::<::reqwest::Error>() {
+            return self.reqwest(error);
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return self.io(error);
+        }
+        None
+    }
+
+    fn processed(&self) -> Processed {
+        if self.connecting {
+            Processed::No
+        } else {
+            Processed::Unknown
+        }
+    }
+
+    fn timeout(&self, name: &'static str) -> Recognised {
+        Recognised::transient(name, Cause::Timeout, self.processed())
+    }
+
+    /// A break: of the attempt to connect, or of an exchange under way.
+    fn broken(&self, name: &'static str) -> Recognised {
+        let cause = if self.connecting {
+            Cause::Unprocessed
+        } else {
+            Cause::Transport
+        };
+        Recognised::transient(name, cause, self.processed())
+    }
+
+    fn hyper(&mut self, error: &hyper::Error) -> Option<Recognised> {
+        if error.is_user() {
+            return Some(Recognised::permanent("request"));
+        }
+        if error.is_parse() {
+            return Some(Recognised::permanent("malformed_response"));
+        }
+        if error.is_timeout() {
+            return Some(self.timeout("timeout"));
+        }
+        let name = if error.is_incomplete_message() {
+            "incomplete_message"
+        } else if error.is_canceled() {
+            "canceled"
+        } else {
+            "connection"
+        };
+        self.exchanging = true;
+        self.found = Some(self.broken(name));
+        // What lies below may be an h2 error with proof.
+        None
+    }
+
+    #[cfg(feature = "http2")]
+    fn h2(&mut self, error: &h2::Error) -> Option<Recognised> {
+        let reason = error.reason();
+        if error.is_remote() && error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM) {
+            let name = "refused_stream";
+            return Some(Recognised::transient(
+                name,
+                Cause::Unprocessed,
+                Processed::No,
+            ));
+        }
+        if error.is_remote() && error.is_go_away() {
+            let name = "goaway";
+            return Some(Recognised::transient(
+                name,
+                Cause::Unprocessed,
+                Processed::No,
+            ));
+        }
+        if reason == Some(h2::Reason::HTTP_1_1_REQUIRED) {
+            return Some(Recognised::permanent("http_1_1_required"));
+        }
+        if !error.is_reset() && !error.is_go_away() && !error.is_io() && reason.is_none() {
+            return Some(Recognised::permanent("request"));
+        }
+        Some(self.broken(if error.is_io() { "connection" } else { "reset" }))
+    }
+
+    #[cfg(feature = "reqwest")]
+    fn reqwest(&mut self, error: &::reqwest::Error) -> Option<Recognised> {
+        self.connecting |= error.is_connect();
+        if error.is_timeout() {
+            return Some(self.timeout("timeout"));
+        }
+        let permanent = error.is_builder()
+            || error.is_redirect()
+            || error.is_status()
+            || error.is_body()
+            || error.is_decode()
+            || error.is_upgrade();
+        permanent.then(|| Recognised::permanent("request"))
+    }
+
+    fn io(&mut self, error: &io::Error) -> Option<Recognised> {
+        use io::ErrorKind as Kind;
+        let name = io_name(error.kind());
+        match error.kind() {
+            Kind::TimedOut => return Some(self.timeout(name)),
+            // A TLS stack reports a failed handshake, a bad certificate included, as bad data.
+            Kind::InvalidData | Kind::InvalidInput | Kind::Unsupported | Kind::PermissionDenied => {
+                return Some(Recognised::permanent(name));
+            }
+            _ if self.connecting => self.found = Some(self.broken(name)),
+            _ if self.exchanging => return Some(self.broken(name)),
+            Kind::ConnectionRefused => {
+                return Some(Recognised::transient(
+                    name,
+                    Cause::Unprocessed,
+                    Processed::No,
+                ));
+            }
+            Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::NotConnected
+            | Kind::BrokenPipe
+            | Kind::UnexpectedEof
+            | Kind::AddrNotAvailable
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::NetworkDown
+            | Kind::Interrupted
+            | Kind::WouldBlock => return Some(self.broken(name)),
+            // What it wraps may say more.
+            _ => {}
+        }
+        None
+    }
+}
+
+fn io_name(kind: io::ErrorKind) -> &'static str {
+    use io::ErrorKind as Kind;
+    match kind {
+        Kind::ConnectionRefused => "connection_refused",
+        Kind::ConnectionReset => "connection_reset",
+        Kind::ConnectionAborted => "connection_aborted",
+        Kind::BrokenPipe => "broken_pipe",
+        Kind::UnexpectedEof => "unexpected_eof",
+        Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => "unreachable",
+        Kind::TimedOut => "timeout",
+        Kind::InvalidData => "invalid_data",
+        _ => "io",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::BoxError;
+
+    fn kind(error: impl Into<BoxError>) -> Option<Kind> {
+        recognise(&*error.into()).map(|recognised| recognised.kind)
+    }
+
+    #[derive(Debug)]
+    struct Wrapped(BoxError);
+
+    impl std::fmt::Display for Wrapped {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("wrapped")
+        }
+    }
+
+    impl Error for Wrapped {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&*self.0)
+        }
+    }
+
+    #[test]
+    fn takes_a_refused_connection_as_proof_and_a_reset_as_none() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(
+            kind(refused),
+            Some(Kind::Transient(Cause::Unprocessed, Processed::No))
+        );
+        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+        assert_eq!(
+            kind(reset),
+            Some(Kind::Transient(Cause::Transport, Processed::Unknown))
+        );
+    }
+
+    #[test]
+    fn follows_the_source_chain_and_what_io_errors_wrap() {
+        let elapsed = Wrapped(tower::timeout::error::Elapsed::new().into());
+        let timed_out = Some(Kind::Transient(Cause::Timeout, Processed::Unknown));
+        assert_eq!(kind(elapsed), timed_out);
+        let inside_io = io::Error::other(tower::timeout::error::Elapsed::new());
+        assert_eq!(kind(inside_io), timed_out);
+    }
+
+    #[test]
+    fn tells_local_overload_from_the_servers() {
+        let shed = tower::load_shed::error::Overloaded::new();
+        assert_eq!(kind(shed), Some(Kind::LocalOverload));
+        let closed = tower::buffer::error::Closed::new();
+        assert_eq!(kind(closed), Some(Kind::LocalOverload));
+    }
+
+    #[test]
+    fn does_not_guess_at_an_unknown_error() {
+        assert_eq!(kind("something else"), None);
+        assert_eq!(kind(io::Error::other("something else")), None);
+    }
+
+    #[test]
+    fn never_retries_bad_data_such_as_a_failed_handshake() {
+        let handshake = io::Error::new(io::ErrorKind::InvalidData, "bad certificate");
+        assert_eq!(kind(io::Error::other(handshake)), Some(Kind::Permanent));
+    }
+
+    #[cfg(feature = "http2")]
+    #[test]
+    fn does_not_read_other_resets_as_proof() {
+        let reset = h2::Error::from(h2::Reason::NO_ERROR);
+        assert_eq!(
+            kind(reset),
+            Some(Kind::Transient(Cause::Transport, Processed::Unknown))
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! The [`ResponseFuture`]: the state machine of a call, and nothing else.
+
+use crate::{
+    body::{BoxError, ReplayBody, ResponseBody},
+    call::{Answer, Asking, Call, Ended, Step},
+    drain::Drain,
+    reason::StopReason,
+    timer::Timer,
+};
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tower_service::Service;
+use tracing::Span;
+
+pin_project! {
+    /// The future of a call through [`RetryBudget`](crate::RetryBudget).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped in any state it sends nothing more, gives back a retry that was not sent, frees the
+    /// request body and leaves no task behind.
+    ///
+    /// # Panics
+    ///
+    /// When it is polled after it has completed, or outside a tokio runtime with time enabled once
+    /// there is something to wait for.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<S, B, R>
+    where
+        S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
+    {
+        call: Call<S, B>,
+        span: Span,
+        #[pin]
+        state: State<S::Future, R, S::Error>,
+        #[pin]
+        timer: Timer,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<F, R, E> {
+        // An attempt is under way.
+        Attempt { #[pin] future: F },
+        // A shared budget is asked. The outcome is kept: the budget may refuse.
+        Ask { asking: Asking, ended: Option<Ended<R, E>> },
+        // The body of the failed response is read to its end, so that its connection can be reused.
+        Drain { #[pin] drain: Drain<R> },
+        // The time before the next attempt. Nothing of the inner service is held.
+        Wait,
+        // The inner service gets ready for the next attempt.
+        Ready,
+        // The answer was found without an attempt.
+        Answered { answer: Option<Answer<R, E>> },
+        Done,
+    }
+}
+
+impl<S, B, R> ResponseFuture<S, B, R>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
+{
+    /// A call whose first attempt has been sent.
+    pub(crate) fn attempt(call: Call<S, B>, span: Span, future: S::Future) -> Self {
+        Self::new(call, span, State::Attempt { future })
+    }
+
+    /// A call that was refused without an attempt.
+    pub(crate) fn answered(call: Call<S, B>, span: Span, answer: Answer<R, S::Error>) -> Self {
+        let answer = Some(answer);
+        Self::new(call, span, State::Answered { answer })
+    }
+
+    fn new(call: Call<S, B>, span: Span, state: State<S::Future, R, S::Error>) -> Self {
+        Self {
+            call,
+            span,
+            state,
+            timer: Timer::default(),
+        }
+    }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, B, R>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
+    S::Error: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+    R: Body,
+{
+    type Output = Result<Response<ResponseBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let call = this.call;
+        let _inside = this.span.enter();
+        loop {
+            let step = match this.state.as_mut().project() {
+                StateProj::Attempt { future } => match future.poll(cx) {
+                    Poll::Ready(result) => call.ended(Ended::from(result)),
+                    Poll::Pending => {
+                        ready!(this.timer.as_mut().poll_at(call.attempt_limit(), cx));
+                        call.ended(Ended::Cut)
+                    }
+                },
+                StateProj::Ask { asking, ended } => {
+                    let answer = match asking.as_mut().poll(cx) {
+                        Poll::Ready(answer) => answer,
+                        Poll::Pending => {
+                            ready!(this.timer.as_mut().poll_at(call.deadline, cx));
+                            Err(StopReason::DeadlineReached)
+                        }
+                    };
+                    call.answered(answer, ended.take().expect("asked once"))
+                }
+                StateProj::Drain { mut drain } => {
+                    if drain.as_mut().poll_end(cx).is_pending() {
+                        ready!(this.timer.as_mut().poll_at(drain.until(), cx));
+                    }
+                    this.state.set(State::Wait);
+                    continue;
+                }
+                StateProj::Wait => {
+                    ready!(this.timer.as_mut().poll_at(call.send_at(), cx));
+                    this.state.set(State::Ready);
+                    continue;
+                }
+                StateProj::Ready => {
+                    let ready = match call.service().poll_ready(cx) {
+                        Poll::Ready(Ok(())) => call.next_request(),
+                        Poll::Ready(Err(error)) => Err(call.not_ready(error)),
+                        Poll::Pending => {
+                            ready!(this.timer.as_mut().poll_at(call.deadline, cx));
+                            Err(StopReason::DeadlineReached)
+                        }
+                    };
+                    match ready {
+                        Ok(request) => {
+                            let future = call.service().call(request);
+                            this.state.set(State::Attempt { future });
+                            continue;
+                        }
+                        Err(reason) => Step::Answer(call.give_up(reason)),
+                    }
+                }
+                StateProj::Answered { answer } => {
+                    Step::Answer(answer.take().expect("answered once"))
+                }
+                StateProj::Done => panic!("polled after completion"),
+            };
+            match step {
+                Step::Ask(asking, ended) => {
+                    let ended = Some(ended);
+                    this.state.set(State::Ask { asking, ended });
+                }
+                Step::Retry(body) => {
+                    let until = call.drain_until();
+                    this.state.set(match body.and_then(|body| Drain::new(body, until)) {
+                        Some(drain) => State::Drain { drain },
+                        None => State::Wait,
+                    });
+                }
+                Step::Answer(answer) => {
+                    this.state.set(State::Done);
+                    return Poll::Ready(answer);
+                }
+            }
+        }
+    }
+}
+
+impl<S, B, R> fmt::Debug for ResponseFuture<S, B, R>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,161 @@
+use crate::{
+    body::ReplayMemory,
+    budget::{Budget, Key, TokenBudget},
+    deadline::StampHeaders,
+    policy::{RetryPolicy, Side},
+    service::RetryBudget,
+    shared::{KeyScope, Shared},
+    waiting::WaitingRoom,
+};
+use http::request::Parts;
+use std::sync::Arc;
+use tower_layer::Layer;
+
+/// Retries requests within a budget, a deadline and the server's own `Retry-After`.
+///
+/// The state lives in the layer: every service made from it or from its clones shares one budget,
+/// one bound on replay memory and one on waiting calls.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_retry_budget::{RetryBudgetLayer, budget::TokenBudget, policy::RetryPolicy};
+///
+/// let layer = RetryBudgetLayer::default();
+///
+/// let policy = RetryPolicy::builder()
+///     .max_attempts(4)
+///     .total_timeout(Duration::from_secs(10))
+///     .build()?;
+/// let layer = RetryBudgetLayer::new()
+///     .policy(policy)
+///     .budget(TokenBudget::builder().ratio(0.1).build()?);
+/// # let _ = layer;
+/// # Ok::<_, tower_retry_budget::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RetryBudgetLayer {
+    shared: Arc<Shared>,
+}
+
+/// What is kept of request bodies at most, over all calls of a layer.
+const MAX_REPLAY_BYTES: usize = 64 * 1024 * 1024;
+
+/// How many calls of a layer may wait for a retry at once.
+const MAX_WAITING: usize = 4096;
+
+impl RetryBudgetLayer {
+    /// Creates a layer for a client: everything on.
+    pub fn new() -> Self {
+        Self::on(Side::Client, RetryPolicy::default(), KeyScope::Authority)
+    }
+
+    /// Creates a layer to wrap a server's own handlers.
+    ///
+    /// It makes one attempt unless a policy asks for more, and then retries only 502, 503 and 504
+    /// without `Retry-After`, on idempotent methods. Nothing is cut by default, an
+    /// `Idempotency-Key` from outside is not trusted, all requests share one account of the budget,
+    /// and a caller is told no details.
+    pub fn for_handlers() -> Self {
+        let key = KeyScope::One(Key::from_static("handlers"));
+        Self::on(Side::Handlers, RetryPolicy::never(), key)
+    }
+
+    fn on(side: Side, policy: RetryPolicy, keys: KeyScope) -> Self {
+        let shared = Shared {
+            side,
+            policy,
+            policy_fn: None,
+            budget: Arc::new(TokenBudget::default()),
+            keys,
+            headers: StampHeaders {
+                deadline: true,
+                attempt: true,
+            },
+            memory: Arc::new(ReplayMemory::new(MAX_REPLAY_BYTES)),
+            waiting: Arc::new(WaitingRoom::new(MAX_WAITING)),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        change(Arc::make_mut(&mut self.shared));
+        self
+    }
+
+    /// Sets the policy of requests that neither bring their own nor get one from
+    /// [`policy_fn`](Self::policy_fn).
+    #[must_use]
+    pub fn policy(self, policy: RetryPolicy) -> Self {
+        self.with(|shared| shared.policy = policy)
+    }
+
+    /// Chooses a policy by the head of the request; `None` falls back to the layer's.
+    ///
+    /// A `RetryPolicy` in the request's extensions comes before it.
+    #[must_use]
+    pub fn policy_fn(
+        self,
+        choose: impl Fn(&Parts) -> Option<RetryPolicy> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|shared| shared.policy_fn = Some(Arc::new(choose)))
+    }
+
+    /// Sets the budget. A [`TokenBudget`] with its defaults, unless set.
+    #[must_use]
+    pub fn budget(self, budget: impl Budget) -> Self {
+        self.shared_budget(Arc::new(budget))
+    }
+
+    /// Sets a budget that other layers have as well, or that the caller goes on looking at.
+    #[must_use]
+    pub fn shared_budget(self, budget: Arc<dyn Budget>) -> Self {
+        self.with(|shared| shared.budget = budget)
+    }
+
+    /// Does not tell the next hop how much time is left
+    /// ([`x-deadline-remaining-ms`](crate::deadline::DEADLINE_REMAINING_MS)).
+    #[must_use]
+    pub fn no_deadline_header(self) -> Self {
+        self.with(|shared| shared.headers.deadline = false)
+    }
+
+    /// Does not tell the next hop which attempt it sees
+    /// ([`x-retry-attempt`](crate::deadline::RETRY_ATTEMPT)).
+    #[must_use]
+    pub fn no_attempt_header(self) -> Self {
+        self.with(|shared| shared.headers.attempt = false)
+    }
+
+    /// Sets how many bytes of request bodies are kept at most, over all calls. 64 MiB by default.
+    ///
+    /// Beyond it a body streams on, and its call is not retried once a byte was read.
+    #[must_use]
+    pub fn max_replay_bytes(self, bytes: usize) -> Self {
+        self.with(|shared| shared.memory = Arc::new(ReplayMemory::new(bytes)))
+    }
+
+    /// Sets how many calls may wait for a retry at once. 4096 by default.
+    ///
+    /// Beyond it a call that failed stops with
+    /// [`Overloaded`](crate::reason::StopReason::Overloaded).
+    #[must_use]
+    pub fn max_waiting(self, calls: usize) -> Self {
+        self.with(|shared| shared.waiting = Arc::new(WaitingRoom::new(calls)))
+    }
+}
+
+impl Default for RetryBudgetLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S> Layer<S> for RetryBudgetLayer {
+    type Service = RetryBudget<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        RetryBudget::new(inner, Arc::clone(&self.shared))
+    }
+}

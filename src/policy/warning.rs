@@ -1,0 +1,58 @@
+use super::{DEFAULT_TOTAL_TIMEOUT, builder::Settings};
+use std::fmt;
+
+/// A risk that a valid policy runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// Without an attempt time-out one hanging attempt uses up the whole total time-out, and no
+    /// retry is ever made for it.
+    NoAttemptTimeout,
+    /// Without a total time-out a call may take as long as its attempts and the server's own waits.
+    NoTotalTimeout,
+    /// An attempt may take as long as the whole call, so a retry after a time-out never fits.
+    AttemptTimeoutTooLong,
+    /// The least time for a retry is more than the whole call may take, so none is ever made.
+    MinAttemptTooLong,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAttemptTimeout => {
+                "no attempt_timeout: one attempt that hangs uses up the whole total_timeout"
+            }
+            Self::NoTotalTimeout => "no total_timeout: nothing bounds the call as a whole",
+            Self::AttemptTimeoutTooLong => {
+                "attempt_timeout is not shorter than total_timeout: no retry after a time-out fits"
+            }
+            Self::MinAttemptTooLong => {
+                "min_attempt is not shorter than total_timeout: no retry is ever made"
+            }
+        })
+    }
+}
+
+pub(super) fn of(settings: &Settings) -> Vec<Warning> {
+    use super::builder::AttemptTimeout::{Fixed, Share};
+    let mut warnings = Vec::new();
+    if settings.max_attempts == 1 {
+        return warnings;
+    }
+    let total = settings.total_timeout.unwrap_or(Some(DEFAULT_TOTAL_TIMEOUT));
+    if total.is_none() {
+        warnings.push(Warning::NoTotalTimeout);
+    }
+    match (settings.attempt_timeout, total) {
+        (None, _) => warnings.push(Warning::NoAttemptTimeout),
+        (Some(Fixed(limit)), Some(total)) if limit >= total => {
+            warnings.push(Warning::AttemptTimeoutTooLong);
+        }
+        (Some(Share(1.0)), _) => warnings.push(Warning::AttemptTimeoutTooLong),
+        _ => {}
+    }
+    if total.is_some_and(|total| settings.min_attempt >= total) {
+        warnings.push(Warning::MinAttemptTooLong);
+    }
+    warnings
+}

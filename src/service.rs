@@ -1,0 +1,174 @@
+use crate::{
+    body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
+    call::{Again, Call, Progress},
+    clock,
+    deadline::{Deadline, LEAST_REMAINING},
+    decide::ReplayClass,
+    future::ResponseFuture,
+    observe,
+    policy::{RetryPolicy, TotalTimeout},
+    reason::{SkipReason, StopReason},
+    shared::Shared,
+    template::Template,
+};
+use http::{Method, Request, Response, header, request::Parts};
+use http_body::Body;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Instant,
+};
+use tower_service::Service;
+
+/// A service that retries the one inside. Made by [`RetryBudgetLayer`](crate::RetryBudgetLayer).
+///
+/// Its clones share everything but the inner service.
+#[derive(Clone, Debug)]
+pub struct RetryBudget<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S> RetryBudget<S> {
+    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// The service inside.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service inside, mutably.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Unwraps the service inside.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for RetryBudget<S>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<R>> + Clone,
+    S::Error: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+    R: Body,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B, R>;
+
+    /// Readiness of the inner service. It has no request yet, so no deadline bounds it: limit or
+    /// shed load outside of this layer.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let now = clock::now();
+        let (mut head, body) = request.into_parts();
+        let policy = self.policy(&mut head);
+        let side = self.shared.side;
+        let idempotent = policy.is_idempotent(&head, side);
+        let class = class(&head, &policy, idempotent);
+        let key = self.shared.keys.key(&head.uri);
+        let span = observe::call_span(&head.method, &key, policy.max_attempts());
+        let factory = head.extensions.remove::<BodyFactory>();
+        let fits = factory.is_some() || fits(&body, policy.replay_limit());
+        let deadline = deadline(&head, policy.total_timeout(side), class, fits, now);
+        let instance = policy.instance(&head);
+        let mut call = Call {
+            key,
+            class,
+            method: head.method.clone(),
+            idempotent,
+            instance,
+            again: None,
+            started: now,
+            deadline,
+            progress: Progress::new(now),
+            policy,
+            shared: Arc::clone(&self.shared),
+        };
+        if call.remaining(now).is_some_and(|left| left < LEAST_REMAINING) {
+            // The readied instance may hold a permit of the inner service: it goes with the call.
+            self.inner = self.inner.clone();
+            let answer = call.give_up(StopReason::DeadlineReached);
+            return ResponseFuture::answered(call, span, answer);
+        }
+        let (body, template) = match class {
+            ReplayClass::Never(_) => (ReplayBody::direct(body), None),
+            ReplayClass::IfUnprocessed | ReplayClass::Full => {
+                let limit = call.policy.replay_limit();
+                let (body, replay) = Replay::new(body, limit, &self.shared.memory, factory);
+                (body, Some(Template::new(&head, replay)))
+            }
+        };
+        call.begin_attempt(&mut head.headers, now);
+        let future = {
+            let _inside = span.enter();
+            self.inner.call(Request::from_parts(head, body))
+        };
+        call.again = template.map(|template| Again {
+            service: self.inner.clone(),
+            template,
+        });
+        ResponseFuture::attempt(call, span, future)
+    }
+}
+
+impl<S> RetryBudget<S> {
+    fn policy(&self, head: &mut Parts) -> RetryPolicy {
+        head.extensions
+            .remove::<RetryPolicy>()
+            .or_else(|| self.shared.policy_fn.as_ref()?(head))
+            .unwrap_or_else(|| self.shared.policy.clone())
+    }
+}
+
+/// What of the request may be repeated.
+fn class(head: &Parts, policy: &RetryPolicy, idempotent: bool) -> ReplayClass {
+    if policy.max_attempts() == 1 || changes_protocol(head) {
+        ReplayClass::Never(SkipReason::Disabled)
+    } else if idempotent {
+        ReplayClass::Full
+    } else {
+        ReplayClass::IfUnprocessed
+    }
+}
+
+/// An upgrade turns the connection over to the caller. (`:protocol` comes with CONNECT only.)
+fn changes_protocol(head: &Parts) -> bool {
+    head.method == Method::CONNECT
+        || head.headers.contains_key(header::UPGRADE)
+        || head.extensions.get::<hyper::upgrade::OnUpgrade>().is_some()
+}
+
+/// Whether the body is known to fit the replay limit.
+fn fits(body: &impl Body, limit: usize) -> bool {
+    let upper = body.size_hint().upper();
+    upper.is_some_and(|upper| usize::try_from(upper).is_ok_and(|upper| upper <= limit))
+}
+
+/// The earliest of the policy's and the request's own.
+fn deadline(
+    head: &Parts,
+    total: TotalTimeout,
+    class: ReplayClass,
+    fits: bool,
+    now: Instant,
+) -> Option<Instant> {
+    let total = match total {
+        TotalTimeout::Always(limit) => Some(limit),
+        TotalTimeout::WhenReplayable(limit) if class == ReplayClass::Full && fits => Some(limit),
+        TotalTimeout::WhenReplayable(_) | TotalTimeout::Never => None,
+    };
+    let total = total.and_then(|limit| now.checked_add(limit));
+    let own = head.extensions.get::<Deadline>().copied();
+    let own = own.and_then(Deadline::instant);
+    total.into_iter().chain(own).min()
+}
