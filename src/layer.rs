@@ -71,7 +71,7 @@ impl RetryBudgetLayer {
                 deadline: true,
                 attempt: true,
             },
-            memory: Arc::new(ReplayMemory::new(MAX_REPLAY_BYTES)),
+            memory: ReplayMemory::new(MAX_REPLAY_BYTES),
             waiting: Arc::new(WaitingRoom::new(MAX_WAITING)),
         };
         Self {
@@ -133,7 +133,7 @@ impl RetryBudgetLayer {
     /// Beyond it a body streams on, and its call is not retried once a byte was read.
     #[must_use]
     pub fn max_replay_bytes(self, bytes: usize) -> Self {
-        self.with(|shared| shared.memory = Arc::new(ReplayMemory::new(bytes)))
+        self.with(|shared| shared.memory = ReplayMemory::new(bytes))
     }
 
     /// Sets how many calls may wait for a retry at once. 4096 by default.

@@ -97,7 +97,8 @@ where
                 return Ok(response.map(ResponseBody::inner));
             }
             Some(Ended::Error(error)) if pass_through => {
-                observe::stopped(&self.method, &self.exhausted(reason, now));
+                let exhausted = self.exhausted(reason, now);
+                observe::stopped(&self.method, &exhausted);
                 return Err(error);
             }
             Some(Ended::Response(response)) => {

@@ -4,6 +4,6 @@ mod error_type;
 mod recognise;
 
 pub(crate) use self::{
-    error_type::{BoxError, ErrorType, KeptError, as_error, keep_error},
-    recognise::{Kind, Recognised, recognise},
+    error_type::{ErrorType, KeptError, as_error, keep_error},
+    recognise::{Kind, Recognised, find, recognise},
 };

@@ -64,8 +64,21 @@ pub(crate) fn recognise(error: &(dyn Error + 'static)) -> Option<Recognised> {
     scan.found
 }
 
+/// The first `T` in the error and its source chain.
+pub(crate) fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    for _ in 0..MAX_CHAIN {
+        let error = next?;
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = inner(error);
+    }
+    None
+}
+
 /// The next error of the chain. `io::Error::source` skips the error that it wraps.
-fn inner(error: &(dyn Error + 'static)) -> Option<&(dyn Error + 'static)> {
+fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error.downcast_ref::<io::Error>() {
         Some(io) => io.get_ref().map(|wrapped| wrapped as _),
         None => error.source(),
@@ -260,7 +273,7 @@ fn io_name(kind: io::ErrorKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::BoxError;
+    use crate::client::error_type::BoxError;
 
     fn kind(error: impl Into<BoxError>) -> Option<Kind> {
         recognise(&*error.into()).map(|recognised| recognised.kind)

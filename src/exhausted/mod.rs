@@ -190,10 +190,6 @@ impl History {
         self.0.push_back(record);
     }
 
-    pub(crate) fn last(&self) -> Option<&AttemptRecord> {
-        self.0.back()
-    }
-
     /// Notes the wait that follows the last attempt.
     pub(crate) fn wait(&mut self, wait: Duration) {
         if let Some(last) = self.0.back_mut() {

@@ -148,10 +148,9 @@ impl<'a> Outcome<'a> {
         let ResultView::Error(view) = self.result else {
             return None;
         };
-        let chain = std::iter::successors(view.error, |error| error.source());
         view.value
             .downcast_ref()
-            .or_else(|| chain.take(32).find_map(|error| error.downcast_ref()))
+            .or_else(|| client::find(view.error?))
     }
 
     /// The inner service's error as a `T`, which need not be a `std::error::Error`.

@@ -52,7 +52,7 @@ pub use self::{
 use crate::{client::ErrorType, reason::Cause};
 use builder::Settings;
 use http::request::Parts;
-use retry_after::{Hint, VendorField};
+use retry_after::Hint;
 use std::{
     sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
