@@ -1,1 +1,5 @@
 //! Policy.
+
+pub mod retry_after;
+
+pub use self::retry_after::{Hint, Unit, VendorField};
