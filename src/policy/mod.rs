@@ -1,5 +1,9 @@
 //! Policy.
 
+pub mod backoff;
 pub mod retry_after;
 
-pub use self::retry_after::{Hint, Unit, VendorField};
+pub use self::{
+    backoff::{Backoff, BackoffBuilder, Jitter},
+    retry_after::{Hint, Unit, VendorField},
+};
