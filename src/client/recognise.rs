@@ -321,8 +321,6 @@ mod tests {
     fn tells_local_overload_from_the_servers() {
         let shed = tower::load_shed::error::Overloaded::new();
         assert_eq!(kind(shed), Some(Kind::LocalOverload));
-        let closed = tower::buffer::error::Closed::new();
-        assert_eq!(kind(closed), Some(Kind::LocalOverload));
     }
 
     #[test]

@@ -41,10 +41,11 @@ pub(crate) use self::{
     idempotency::is_idempotent,
 };
 pub use self::{
-    backoff::{Backoff, Jitter},
+    backoff::{Backoff, BackoffBuilder, Jitter},
     builder::RetryPolicyBuilder,
     classify::{Classify, Outcome},
     idempotency::Idempotent,
+    retry_after::{Hint, Unit, VendorField},
     status::StatusTable,
     verdict::Verdict,
     warning::Warning,
@@ -52,7 +53,6 @@ pub use self::{
 use crate::{client::ErrorType, reason::Cause};
 use builder::Settings;
 use http::request::Parts;
-use retry_after::Hint;
 use std::{
     sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
