@@ -1,0 +1,204 @@
+//! The state of one key's account. Pure: no clock, no lock.
+
+use super::rule::{COST, Rule, TOKEN, nanos};
+use crate::{budget::Settled, reason::RetryOutcome};
+use std::time::Instant;
+
+/// Nanoseconds in the second over which first attempts are counted.
+const SECOND: u64 = 1_000_000_000;
+
+/// Milli-tokens, and what is needed to say how many of them there are at a given time.
+///
+/// Every operation first brings the state up to `now`, in constant time. A `now` before the last one
+/// counts as no time passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bucket {
+    /// At most `limit`.
+    balance: u64,
+    /// At most three times `limit`. Stays as it was made when the rule has no ceiling.
+    ceiling: u64,
+    /// The cap as the last deposit found it. A cap that has shrunk since then takes effect at the
+    /// next one; until then, what was taken can be given back whole.
+    limit: u64,
+    /// The part of a milli-token that has trickled in, in billionths of a second times a thousand:
+    /// a milli-token is there when it reaches the nanoseconds per token.
+    trickled: u64,
+    last: Instant,
+    /// Nanoseconds from the start of the second being counted until `last`. Less than `SECOND`.
+    into_second: u64,
+    /// First attempts in the second being counted, and in the one before it.
+    this_second: u32,
+    last_second: u32,
+}
+
+impl Bucket {
+    pub(super) fn new(rule: &Rule, now: Instant) -> Self {
+        Self {
+            balance: rule.initial,
+            ceiling: Rule::ceiling(rule.floor),
+            limit: rule.floor,
+            trickled: 0,
+            last: now,
+            into_second: 0,
+            this_second: 0,
+            last_second: 0,
+        }
+    }
+
+    /// A first attempt ended.
+    pub(super) fn deposit(&mut self, rule: &Rule, failed: bool, now: Instant) {
+        self.advance(rule, now);
+        self.this_second = self.this_second.saturating_add(1);
+        let cap = self.cap(rule);
+        let earned = if failed { 0 } else { rule.ratio };
+        self.balance = self.balance.saturating_add(earned).min(cap);
+        if let Some(earned) = rule.ceiling_ratio {
+            let most = Rule::ceiling(cap);
+            self.ceiling = self.ceiling.saturating_add(earned).min(most);
+        }
+        self.limit = cap;
+    }
+
+    /// Takes a token from balance and ceiling, if both have a whole one.
+    pub(super) fn withdraw(&mut self, rule: &Rule, now: Instant) -> bool {
+        self.advance(rule, now);
+        let cost = u64::from(COST);
+        let ceiling = match rule.ceiling_ratio {
+            Some(_) => self.ceiling.checked_sub(cost),
+            None => Some(self.ceiling),
+        };
+        match (self.balance.checked_sub(cost), ceiling) {
+            (Some(balance), Some(ceiling)) => {
+                self.balance = balance;
+                self.ceiling = ceiling;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Learns what became of a retry that was withdrawn.
+    pub(super) fn settle(&mut self, rule: &Rule, settled: Settled, now: Instant) {
+        self.advance(rule, now);
+        let cost = u64::from(settled.cost);
+        match settled.outcome {
+            RetryOutcome::NotSent => {
+                self.balance = raised(self.balance, cost, self.limit);
+                if rule.ceiling_ratio.is_some() {
+                    self.ceiling = raised(self.ceiling, cost, Rule::ceiling(self.limit));
+                }
+            }
+            // A server that says "too much" is not helped by a retry that got through: another
+            // call went without its place.
+            RetryOutcome::Succeeded if !settled.cause.is_overload_signal() => {
+                self.balance = raised(self.balance, cost, self.limit);
+            }
+            RetryOutcome::Succeeded | RetryOutcome::Failed => {}
+        }
+    }
+
+    /// Whether the account is idle and holds at least what a new one would, so that forgetting it
+    /// and making it anew gives nobody more than leaving it.
+    pub(super) fn is_refilled(&self, rule: &Rule, now: Instant) -> bool {
+        let mut bucket = *self;
+        bucket.advance(rule, now);
+        let new = Self::new(rule, now);
+        bucket.busier_second() == 0
+            && bucket.balance >= new.balance
+            && (rule.ceiling_ratio.is_none() || bucket.ceiling >= new.ceiling)
+    }
+
+    /// The state as of `now`.
+    pub(super) fn at(mut self, rule: &Rule, now: Instant) -> Self {
+        self.advance(rule, now);
+        self
+    }
+
+    pub(super) fn balance(&self) -> u64 {
+        self.balance
+    }
+
+    /// The cap that the next deposit would find.
+    pub(super) fn cap(&self, rule: &Rule) -> u64 {
+        rule.cap(self.busier_second())
+    }
+
+    pub(super) fn ceiling(&self, rule: &Rule) -> Option<u64> {
+        rule.ceiling_ratio.map(|_| self.ceiling)
+    }
+
+    fn busier_second(&self) -> u32 {
+        self.this_second.max(self.last_second)
+    }
+
+    fn advance(&mut self, rule: &Rule, now: Instant) {
+        let Some(elapsed) = now.checked_duration_since(self.last) else {
+            return;
+        };
+        self.last = now;
+        let mut elapsed = nanos(elapsed);
+        if elapsed >= SECOND - self.into_second {
+            elapsed = self.turn_seconds(rule, elapsed);
+        }
+        self.trickle(rule, elapsed);
+        self.into_second += elapsed;
+    }
+
+    /// Goes over the ends of seconds, and returns what is left of `elapsed`.
+    ///
+    /// Trickled tokens are held to the cap of the second in which they came in, so that the result
+    /// does not depend on how often anybody looked. After two seconds there is nothing to count.
+    #[cold]
+    fn turn_seconds(&mut self, rule: &Rule, mut elapsed: u64) -> u64 {
+        for _ in 0..2 {
+            let rest = SECOND - self.into_second;
+            if elapsed < rest {
+                return elapsed;
+            }
+            self.trickle(rule, rest);
+            elapsed -= rest;
+            self.into_second = 0;
+            self.last_second = self.this_second;
+            self.this_second = 0;
+        }
+        let within = elapsed % SECOND;
+        self.trickle(rule, elapsed - within);
+        within
+    }
+
+    fn trickle(&mut self, rule: &Rule, elapsed: u64) {
+        let Some(per_token) = rule.trickle else {
+            return;
+        };
+        let trickled = elapsed
+            .checked_mul(TOKEN)
+            .and_then(|trickled| trickled.checked_add(self.trickled));
+        let gained = match trickled {
+            Some(trickled) if trickled < per_token.get() => {
+                self.trickled = trickled;
+                return;
+            }
+            Some(trickled) => {
+                self.trickled = trickled % per_token;
+                trickled / per_token
+            }
+            // More than half a year at once.
+            None => {
+                let trickled = u128::from(elapsed) * u128::from(TOKEN) + u128::from(self.trickled);
+                let per_token = u128::from(per_token.get());
+                self.trickled = u64::try_from(trickled % per_token).unwrap_or(0);
+                u64::try_from(trickled / per_token).unwrap_or(u64::MAX)
+            }
+        };
+        let cap = self.cap(rule);
+        self.balance = raised(self.balance, gained, cap);
+        if rule.ceiling_ratio.is_some() {
+            self.ceiling = raised(self.ceiling, gained, Rule::ceiling(cap));
+        }
+    }
+}
+
+/// Adds up to `most`. What is over it already stays, until a deposit cuts it.
+fn raised(amount: u64, by: u64, most: u64) -> u64 {
+    amount.max(amount.saturating_add(by).min(most))
+}
