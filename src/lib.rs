@@ -1,6 +1,7 @@
 //! A tower layer that retries HTTP requests within a budget, a deadline and the server's own
 //! `Retry-After`.
 
+#[allow(dead_code, unused_imports)] // Until the layer uses it.
 pub mod body;
 pub mod budget;
 mod clock;
