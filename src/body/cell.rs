@@ -1,29 +1,16 @@
-use super::{
-    BoxError, ReplayMemory,
-    buffer::Buffer,
-    error::{Incomplete, Superseded},
-    gate::register,
-    into_bytes,
-};
+use super::{BoxError, buffer::Buffer, error::Incomplete, gate::register, into_bytes};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::{
     mem,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker, ready},
 };
 
-type FrameResult = Result<Frame<Bytes>, BoxError>;
+pub(super) type FrameResult = Result<Frame<Bytes>, BoxError>;
 
-/// The body of one call: its source, what was read of it, and who may read on.
-///
-/// The lock is held only inside one synchronous call. That includes one poll of the source, which
-/// is the crate's named exception to "no lock across a poll": only the live handle polls, so nobody
-/// waits but a call that decides on a retry at that very moment.
-pub(super) struct Shared<B>(Arc<Mutex<Cell<B>>>);
-
-struct Cell<B> {
+/// The source of one call's body, what was read of it, and who may read on.
+pub(super) struct Cell<B> {
     source: Source<B>,
     buffer: Buffer,
     keeping: Keeping,
@@ -44,7 +31,7 @@ struct Cell<B> {
     sent: u64,
 }
 
-enum Source<B> {
+pub(super) enum Source<B> {
     Open(Pin<Box<B>>),
     /// It gave everything that it promised. It is never polled again.
     Ended,
@@ -62,63 +49,57 @@ enum Keeping {
     Lost,
 }
 
-impl<B> Shared<B> {
-    fn lock(&self) -> MutexGuard<'_, Cell<B>> {
-        // A source that panics while it is polled poisons the lock, and leaves a cell that is
-        // marked as failed and is otherwise sound.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a further attempt can carry the whole body.
-    pub(super) fn is_replayable(&self) -> bool {
-        self.lock().is_replayable()
-    }
-
-    /// Cuts off every handle given out so far and wakes the task that last polled the live one.
-    pub(super) fn supersede(&self) {
-        let waker = self.lock().supersede();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// Starts over with a new live handle; after the `last` one nothing is kept any more.
-    pub(super) fn next(&self, last: bool) -> Handle<B> {
-        let (waker, _failed, generation) = {
-            let mut cell = self.lock();
-            let waker = cell.supersede();
-            let failed = cell.rewind(last);
-            (waker, failed, cell.generation)
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        Handle {
-            cell: Self(Arc::clone(&self.0)),
-            generation,
-        }
-    }
-
-    /// Rules out further attempts, and lets go of all that the live handle will not need.
-    pub(super) fn release(&self) {
-        // Whatever is let go of is dropped after the lock: it may run the caller's code.
-        let _let_go = self.lock().release();
-    }
-}
-
 impl<B> Cell<B> {
-    fn is_replayable(&self) -> bool {
+    /// Creates a cell with a live handle of generation 0.
+    pub(super) fn new(source: Source<B>, promised: SizeHint, buffer: Buffer) -> Self {
+        Self {
+            source,
+            buffer,
+            keeping: Keeping::All,
+            generation: 0,
+            live: true,
+            waker: None,
+            ahead: None,
+            promised,
+            read: 0,
+            sent: 0,
+        }
+    }
+
+    /// The only generation whose handle may read.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Has the task of `cx` woken when its handle is cut off; returns the waker that this replaces.
+    #[must_use = "dropped after the lock"]
+    pub(super) fn register(&mut self, cx: &Context<'_>) -> Option<Waker> {
+        register(&mut self.waker, cx)
+    }
+
+    /// The live handle is gone; so is what it held, when no other can follow.
+    #[must_use = "dropped after the lock"]
+    pub(super) fn abandon(&mut self) -> (Option<Waker>, Option<Source<B>>) {
+        self.live = false;
+        let let_go = (self.keeping != Keeping::All).then(|| self.let_go());
+        (self.waker.take(), let_go)
+    }
+
+    /// Whether another handle can carry the whole body.
+    pub(super) fn is_replayable(&self) -> bool {
         self.keeping == Keeping::All && !matches!(self.source, Source::Failed)
     }
 
-    fn supersede(&mut self) -> Option<Waker> {
+    /// Cuts off the live handle; returns the waker of the task that polled it.
+    pub(super) fn supersede(&mut self) -> Option<Waker> {
         self.generation += 1;
         self.live = false;
         self.waker.take()
     }
 
+    /// Starts over for a new live handle.
     #[must_use = "dropped after the lock"]
-    fn rewind(&mut self, last: bool) -> Option<Source<B>> {
+    pub(super) fn rewind(&mut self, last: bool) -> Option<Source<B>> {
         self.live = true;
         self.sent = 0;
         self.ahead = None;
@@ -133,8 +114,9 @@ impl<B> Cell<B> {
         None
     }
 
+    /// Rules out other handles.
     #[must_use = "dropped after the lock"]
-    fn release(&mut self) -> Option<Source<B>> {
+    pub(super) fn release(&mut self) -> Option<Source<B>> {
         if self.keeping == Keeping::All {
             self.keeping = Keeping::Nothing;
             self.buffer.forget_read();
@@ -157,7 +139,8 @@ impl<B: Body> Cell<B>
 where
     B::Error: Into<BoxError>,
 {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<FrameResult>> {
+    /// The next frame for the live handle.
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<FrameResult>> {
         let next = match self.ahead.take() {
             Some(ahead) => Some(ahead),
             None => match self.buffer.next(self.keeping == Keeping::All) {
@@ -233,7 +216,61 @@ where
         }
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// All that is still to be sent, if it can be had at once, in one piece and without trailers.
+    ///
+    /// A source that has not been read is polled once: when its whole exact length fits the limit
+    /// (or `eager`, when nothing is kept), or when `in_memory` knows that it all comes at once.
+    /// What comes and is not all is not lost; it is the next frame.
+    pub(super) fn take_whole(
+        &mut self,
+        eager: usize,
+        in_memory: impl FnOnce(&B) -> bool,
+    ) -> Option<Bytes> {
+        if self.ahead.is_some() || !self.buffer.is_one_piece() {
+            return None;
+        }
+        match &self.source {
+            Source::Open(source) => {
+                let len = self.promised.exact()?;
+                let fits = match self.keeping {
+                    Keeping::All => self.buffer.limit(),
+                    Keeping::Nothing | Keeping::Lost => eager,
+                };
+                if self.read > 0 || !(len <= fits as u64 || in_memory(source)) {
+                    return None;
+                }
+                self.read_whole(len)
+            }
+            Source::Ended => {
+                let piece = self.buffer.next(self.keeping == Keeping::All);
+                let whole = piece
+                    .and_then(|frame| frame.into_data().ok())
+                    .unwrap_or_default();
+                self.sent += whole.len() as u64;
+                Some(whole)
+            }
+            Source::Failed => None,
+        }
+    }
+
+    /// Polls once, and gives out what comes as the whole body or puts it back when it is not.
+    fn read_whole(&mut self, len: u64) -> Option<Bytes> {
+        let next = match self.poll_source(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some(next)) => next,
+            Poll::Ready(None) => return (len == 0).then(Bytes::new),
+            Poll::Pending => return None,
+        };
+        if let Some(data) = next.as_ref().ok().and_then(Frame::data_ref) {
+            if data.len() as u64 == len && self.is_end_stream() {
+                self.sent = len;
+                return Some(data.clone());
+            }
+        }
+        self.ahead = Some(next);
+        None
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
         self.ahead.is_none()
             && self.buffer.is_read()
             && match &self.source {
@@ -243,7 +280,7 @@ where
             }
     }
 
-    fn size_hint(&self) -> SizeHint {
+    pub(super) fn size_hint(&self) -> SizeHint {
         if let Some(len) = self.promised.exact() {
             return SizeHint::with_exact(len.saturating_sub(self.sent));
         }
@@ -266,173 +303,6 @@ where
             hint.set_upper(upper);
         }
         hint
-    }
-}
-
-/// What one attempt holds of the body.
-pub(super) struct Handle<B> {
-    cell: Shared<B>,
-    generation: u64,
-}
-
-impl<B: Body> Handle<B> {
-    /// Creates a cell, and the handle of the first attempt.
-    pub(super) fn new(source: B, limit: usize, memory: &Arc<ReplayMemory>) -> Self {
-        let promised = source.size_hint();
-        let source = Source::Open(Box::pin(source));
-        Self::with_buffer(source, promised, Buffer::new(limit, memory))
-    }
-
-    /// Creates a handle that can only fail.
-    pub(super) fn incomplete() -> Self {
-        let buffer = Buffer::new(0, &ReplayMemory::new(0));
-        Self::with_buffer(Source::Failed, SizeHint::default(), buffer)
-    }
-
-    fn with_buffer(source: Source<B>, promised: SizeHint, buffer: Buffer) -> Self {
-        let cell = Cell {
-            source,
-            buffer,
-            keeping: Keeping::All,
-            generation: 0,
-            live: true,
-            waker: None,
-            ahead: None,
-            promised,
-            read: 0,
-            sent: 0,
-        };
-        Self {
-            cell: Shared(Arc::new(Mutex::new(cell))),
-            generation: 0,
-        }
-    }
-
-    /// The side that stays with the call.
-    pub(super) fn shared(&self) -> Shared<B> {
-        Shared(Arc::clone(&self.cell.0))
-    }
-
-    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<FrameResult>>
-    where
-        B::Error: Into<BoxError>,
-    {
-        // Dropped after the lock is let go: a waker may be the last that holds a task.
-        let _stale;
-        let mut cell = self.cell.lock();
-        if cell.generation != self.generation {
-            return Poll::Ready(Some(Err(Superseded.into())));
-        }
-        _stale = register(&mut cell.waker, cx);
-        cell.poll_frame(cx)
-    }
-
-    pub(super) fn is_end_stream(&self) -> bool
-    where
-        B::Error: Into<BoxError>,
-    {
-        let cell = self.cell.lock();
-        cell.generation == self.generation && cell.is_end_stream()
-    }
-
-    pub(super) fn size_hint(&self) -> SizeHint
-    where
-        B::Error: Into<BoxError>,
-    {
-        let cell = self.cell.lock();
-        if cell.generation == self.generation {
-            cell.size_hint()
-        } else {
-            SizeHint::default()
-        }
-    }
-
-    /// All that is still to be sent, if it can be had at once, in one piece and without trailers.
-    ///
-    /// A source that has not been read is polled once: when its whole exact length fits the limit
-    /// (or `eager`, when nothing is kept), or when `in_memory` knows that it all comes at once.
-    /// What comes and is not all is not lost; it is the next frame.
-    pub(super) fn take_whole(
-        &mut self,
-        eager: usize,
-        in_memory: impl FnOnce(&B) -> bool,
-    ) -> Option<Bytes>
-    where
-        B::Error: Into<BoxError>,
-    {
-        let mut cell = self.cell.lock();
-        if cell.generation != self.generation || cell.ahead.is_some() || !cell.buffer.is_one_piece()
-        {
-            return None;
-        }
-        if let Source::Open(source) = &cell.source {
-            let len = cell.promised.exact()?;
-            let fits = match cell.keeping {
-                Keeping::All => cell.buffer.limit(),
-                Keeping::Nothing | Keeping::Lost => eager,
-            };
-            if cell.read > 0 || !(len <= fits as u64 || in_memory(source)) {
-                return None;
-            }
-            let Poll::Ready(Some(frame)) =
-                cell.poll_source(&mut Context::from_waker(Waker::noop()))
-            else {
-                return (len == 0 && cell.is_end_stream()).then(Bytes::new);
-            };
-            return cell.accept_whole(len, frame);
-        }
-        if matches!(cell.source, Source::Failed) {
-            return None;
-        }
-        let keep = cell.keeping == Keeping::All;
-        let piece = cell.buffer.next(keep);
-        let whole = piece
-            .and_then(|frame| frame.into_data().ok())
-            .unwrap_or_default();
-        cell.sent += whole.len() as u64;
-        Some(whole)
-    }
-}
-
-impl<B: Body> Cell<B>
-where
-    B::Error: Into<BoxError>,
-{
-    /// Gives out the first frame read as the whole body, or puts it back when it is not.
-    fn accept_whole(&mut self, len: u64, frame: FrameResult) -> Option<Bytes> {
-        let ended = self.is_end_stream();
-        match frame.map(Frame::into_data) {
-            Ok(Ok(data)) if ended && data.len() as u64 == len => {
-                self.sent = len;
-                Some(data)
-            }
-            Ok(Ok(data)) => {
-                self.ahead = Some(Ok(Frame::data(data)));
-                None
-            }
-            Ok(Err(frame)) => {
-                self.ahead = Some(Ok(frame));
-                None
-            }
-            Err(error) => {
-                self.ahead = Some(Err(error));
-                None
-            }
-        }
-    }
-}
-
-impl<B> Drop for Handle<B> {
-    fn drop(&mut self) {
-        let (_waker, _let_go) = {
-            let mut cell = self.cell.lock();
-            if cell.generation != self.generation {
-                return;
-            }
-            cell.live = false;
-            let let_go = (cell.keeping != Keeping::All).then(|| cell.let_go());
-            (cell.waker.take(), let_go)
-        };
     }
 }
 

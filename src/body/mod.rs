@@ -23,6 +23,7 @@ mod cell;
 mod error;
 mod factory;
 mod gate;
+mod handle;
 mod memory;
 mod replay;
 mod request;

@@ -1,8 +1,8 @@
 use super::{
     BodyFactory, BoxError, ReplayBody, ReplayMemory,
-    cell::{Handle, Shared},
     factory::Make,
     gate::Gate,
+    handle::{Handle, Shared},
 };
 use http_body::Body;
 use std::sync::Arc;

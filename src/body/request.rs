@@ -1,4 +1,4 @@
-use super::{BoxError, ReplayMemory, cell::Handle, error::Superseded, gate::Gate, into_bytes};
+use super::{BoxError, ReplayMemory, error::Superseded, gate::Gate, handle::Handle, into_bytes};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;

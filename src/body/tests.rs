@@ -2,6 +2,7 @@
 
 mod attempts;
 mod bounds;
+mod hyper;
 mod property;
 mod whole;
 
