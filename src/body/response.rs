@@ -1,0 +1,107 @@
+use super::into_bytes;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use pin_project_lite::pin_project;
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+pin_project! {
+    /// The response body that the caller receives.
+    ///
+    /// Either the inner service's own body, streamed through untouched and never buffered, or that
+    /// of an answer that the layer gave itself. Once it has been handed over nothing is retried: an
+    /// error in the middle of it is the caller's to see.
+    ///
+    /// It is `Unpin` only when `B` is.
+    pub struct ResponseBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[project = KindProj]
+    enum Kind<B> {
+        Inner {
+            #[pin]
+            body: B,
+        },
+        Own {
+            #[pin]
+            body: Full<Bytes>,
+        },
+    }
+}
+
+impl<B> ResponseBody<B> {
+    /// The inner service's body.
+    pub(crate) fn inner(body: B) -> Self {
+        let kind = Kind::Inner { body };
+        Self { kind }
+    }
+
+    /// The body of the layer's own answer.
+    pub(crate) fn own(body: Bytes) -> Self {
+        let body = Full::new(body);
+        let kind = Kind::Own { body };
+        Self { kind }
+    }
+
+    /// Whether this is the body of an answer that the layer gave itself.
+    pub fn is_own(&self) -> bool {
+        matches!(self.kind, Kind::Own { .. })
+    }
+}
+
+impl<B: Body> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().kind.project() {
+            KindProj::Inner { body } => body
+                .poll_frame(cx)
+                .map(|next| next.map(|next| next.map(into_bytes))),
+            KindProj::Own { body } => body
+                .poll_frame(cx)
+                .map(|next| next.map(|next| next.map_err(|never| match never {}))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Own { body } => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Inner { body } => body.size_hint(),
+            Kind::Own { body } => body.size_hint(),
+        }
+    }
+}
+
+impl<B> Default for ResponseBody<B> {
+    /// An empty body, which counts as the layer's own.
+    fn default() -> Self {
+        Self::own(Bytes::new())
+    }
+}
+
+impl<B> fmt::Debug for ResponseBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.kind {
+            Kind::Inner { .. } => "ResponseBody::Inner(..)",
+            Kind::Own { .. } => "ResponseBody::Own(..)",
+        })
+    }
+}
