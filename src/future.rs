@@ -164,10 +164,11 @@ where
                 }
                 Step::Retry(body) => {
                     let until = call.drain_until();
-                    this.state.set(match body.and_then(|body| Drain::new(body, until)) {
-                        Some(drain) => State::Drain { drain },
-                        None => State::Wait,
-                    });
+                    this.state
+                        .set(match body.and_then(|body| Drain::new(body, until)) {
+                            Some(drain) => State::Drain { drain },
+                            None => State::Wait,
+                        });
                 }
                 Step::Answer(answer) => {
                     this.state.set(State::Done);

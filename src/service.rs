@@ -94,7 +94,10 @@ where
             policy,
             shared: Arc::clone(&self.shared),
         };
-        if call.remaining(now).is_some_and(|left| left < LEAST_REMAINING) {
+        if call
+            .remaining(now)
+            .is_some_and(|left| left < LEAST_REMAINING)
+        {
             // The readied instance may hold a permit of the inner service: it goes with the call.
             self.inner = self.inner.clone();
             let answer = call.give_up(StopReason::DeadlineReached);

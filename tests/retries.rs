@@ -68,7 +68,10 @@ async fn explains_itself_when_it_gives_up() {
     let script = Script::always(502);
     let service = layer().layer(script);
     let response = send(&service, get()).await.expect("a response");
-    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    assert_eq!(
+        response.headers()["content-type"],
+        "application/problem+json"
+    );
     assert!(response.headers().contains_key("retry-after"));
     let body = json(response).await;
     assert_eq!(body["reason"], "max_attempts");
@@ -139,7 +142,10 @@ async fn waits_as_long_as_the_server_asks_and_not_much_longer() {
     let response = send(&service, get()).await.expect("a response");
     assert_eq!(response.status(), 200);
     let wait = script.offsets()[1];
-    assert!(wait >= 7 * SECOND && wait <= 7 * SECOND + 1_401 * MS, "{wait:?}");
+    assert!(
+        wait >= 7 * SECOND && wait <= 7 * SECOND + 1_401 * MS,
+        "{wait:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +203,13 @@ async fn takes_its_policy_from_the_request_then_from_the_function() {
     once.extensions_mut().insert(twice);
     send(&service, once).await.expect("a response");
     assert_eq!(script.count(), 3);
-    assert!(script.seen()[1].head.extensions.get::<RetryPolicy>().is_none());
+    assert!(
+        script.seen()[1]
+            .head
+            .extensions
+            .get::<RetryPolicy>()
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]

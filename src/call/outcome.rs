@@ -5,8 +5,7 @@ use super::{Call, Ended, Pending, Step};
 use crate::{
     body::BoxError,
     budget::{Permit, Withdrawal},
-    client,
-    clock,
+    client, clock,
     decide::{Decision, HINT_SPREAD, Situation, decide},
     exhausted::{AttemptRecord, Ending},
     observe,
@@ -43,9 +42,7 @@ where
         }
         let hint = self.hint(&ended, &verdict, now);
         match self.decide(&verdict, hint, now) {
-            Decision::LetStand(_) if cut => {
-                self.stop(StopReason::AttemptTimeout, Some(ended), now)
-            }
+            Decision::LetStand(_) if cut => self.stop(StopReason::AttemptTimeout, Some(ended), now),
             Decision::LetStand(skip) => Step::Answer(self.let_stand(ended, Some(skip), now)),
             Decision::Stop(reason) => self.stop(reason, Some(ended), now),
             Decision::RetryAfter(wait) => {
@@ -123,7 +120,11 @@ where
             },
             ResultView::Error(error) => Ending {
                 status: None,
-                error_type: Some(error.recognised.map_or(type_name::<E>(), |found| found.name)),
+                error_type: Some(
+                    error
+                        .recognised
+                        .map_or(type_name::<E>(), |found| found.name),
+                ),
             },
             ResultView::Cut => Ending {
                 status: None,

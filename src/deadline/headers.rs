@@ -45,7 +45,10 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
 
 /// Rounds down, so that the next hop never believes that it has more than there is.
 fn whole_millis(remaining: Duration) -> HeaderValue {
-    debug_assert!(remaining >= LEAST_REMAINING, "an expired request is not sent");
+    debug_assert!(
+        remaining >= LEAST_REMAINING,
+        "an expired request is not sent"
+    );
     HeaderValue::from(u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX))
 }
 

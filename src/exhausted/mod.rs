@@ -131,7 +131,10 @@ impl fmt::Display for Exhausted {
         let plural = if attempts == 1 { "" } else { "s" };
         let elapsed = self.elapsed().as_millis();
         let reason = self.reason();
-        write!(f, "gave up after {attempts} attempt{plural} in {elapsed} ms ({reason})")
+        write!(
+            f,
+            "gave up after {attempts} attempt{plural} in {elapsed} ms ({reason})"
+        )
     }
 }
 

@@ -1,7 +1,4 @@
-use super::{
-    Backoff, Classify, OnExhausted, RetryPolicy, StatusTable,
-    retry_after::VendorField,
-};
+use super::{Backoff, Classify, OnExhausted, RetryPolicy, StatusTable, retry_after::VendorField};
 use crate::{ConfigError, client::ErrorType};
 use http::{HeaderName, request::Parts};
 use std::{error::Error, fmt, sync::Arc, time::Duration};

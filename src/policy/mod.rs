@@ -36,10 +36,6 @@ mod status;
 mod verdict;
 mod warning;
 
-pub(crate) use self::{
-    classify::{ErrorView, RequestView, ResponseView, ResultView},
-    idempotency::is_idempotent,
-};
 pub use self::{
     backoff::{Backoff, BackoffBuilder, Jitter},
     builder::RetryPolicyBuilder,
@@ -49,6 +45,10 @@ pub use self::{
     status::StatusTable,
     verdict::Verdict,
     warning::Warning,
+};
+pub(crate) use self::{
+    classify::{ErrorView, RequestView, ResponseView, ResultView},
+    idempotency::is_idempotent,
 };
 use crate::{client::ErrorType, reason::Cause};
 use builder::Settings;

@@ -90,7 +90,9 @@ impl StatusTable {
     pub fn contains(&self, status: StatusCode) -> bool {
         let code = status.as_u16();
         self.statuses.contains(&code)
-            || (self.unregistered_5xx && status.is_server_error() && !REGISTERED_5XX.contains(&code))
+            || (self.unregistered_5xx
+                && status.is_server_error()
+                && !REGISTERED_5XX.contains(&code))
     }
 }
 

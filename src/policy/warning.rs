@@ -39,7 +39,9 @@ pub(super) fn of(settings: &Settings) -> Vec<Warning> {
     if settings.max_attempts == 1 {
         return warnings;
     }
-    let total = settings.total_timeout.unwrap_or(Some(DEFAULT_TOTAL_TIMEOUT));
+    let total = settings
+        .total_timeout
+        .unwrap_or(Some(DEFAULT_TOTAL_TIMEOUT));
     if total.is_none() {
         warnings.push(Warning::NoTotalTimeout);
     }

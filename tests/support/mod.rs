@@ -45,10 +45,7 @@ pub fn ample() -> TokenBudget {
 }
 
 /// Readies a clone of the service and calls it.
-pub async fn send<S, B>(
-    service: &S,
-    request: http::Request<B>,
-) -> Result<S::Response, S::Error>
+pub async fn send<S, B>(service: &S, request: http::Request<B>) -> Result<S::Response, S::Error>
 where
     S: Service<http::Request<B>> + Clone,
 {
