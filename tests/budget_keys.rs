@@ -18,7 +18,7 @@ use tower_retry_budget::{
 };
 
 fn key(uri: &str) -> Key {
-    Key::from_uri(&uri.parse().unwrap())
+    Key::from_uri(&uri.parse().expect("a URI"))
 }
 
 fn host(len: usize) -> String {

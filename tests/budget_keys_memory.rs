@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 
 fn key(host: u32) -> Key {
     let uri = format!("https://tenant-{host}.search.example.com:8443/find");
-    Key::from_uri(&uri.parse().unwrap())
+    Key::from_uri(&uri.parse().expect("a URI"))
 }
 
 /// Sends a call that fails, and a retry that fails.
