@@ -112,8 +112,7 @@ impl Key {
     }
 
     fn from_authority(scheme: Option<&Scheme>, authority: &Authority) -> Self {
-        let host = authority.host();
-        let port = authority.port_u16();
+        let (host, port) = split(authority.as_str());
         let code = SchemeCode::of(scheme);
         if let (Some(code), Ok(len)) = (code, u8::try_from(host.len())) {
             let mut inline = Inline {
@@ -176,13 +175,18 @@ impl Key {
             Repr::Static(name) => (2, name.as_bytes()),
             Repr::NoAuthority | Repr::Overflow => (3, &[][..]),
         };
-        text.chunks(8).fold(seed.wrapping_mul(MIX), |hash, chunk| {
-            let mut word = [0; 8];
-            for (to, from) in word.iter_mut().zip(chunk) {
-                *to = *from;
-            }
+        let words = text.chunks_exact(8);
+        let mut last = [0; 8];
+        for (to, from) in last.iter_mut().zip(words.remainder()) {
+            *to = *from;
+        }
+        let mix = |hash: u64, word: [u8; 8]| {
             (hash.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(MIX)
-        })
+        };
+        let hash = words
+            .map(|word| word.try_into().unwrap_or_default())
+            .fold(seed.wrapping_mul(MIX), mix);
+        mix(hash, last)
     }
 }
 
@@ -243,6 +247,28 @@ impl Key {
     }
 }
 
+/// Splits a valid authority into host and port, without user information, in one pass.
+///
+/// The same as http's own `host` and `port_u16`, which search for each part anew: the key of a
+/// request is made on every call.
+fn split(authority: &str) -> (&str, Option<u16>) {
+    let (mut start, mut colon) = (0, None);
+    for (at, byte) in authority.bytes().enumerate() {
+        match byte {
+            b'@' => (start, colon) = (at + 1, None),
+            // Colons inside the brackets belong to an IPv6 address.
+            b']' => colon = None,
+            b':' => colon = Some(at),
+            _ => {}
+        }
+    }
+    let host = authority.get(start..colon.unwrap_or(authority.len()));
+    let port = colon
+        .and_then(|colon| authority.get(colon + 1..))
+        .and_then(|port| port.parse().ok());
+    (host.unwrap_or_default(), port)
+}
+
 /// Prints `http://search:8080`, the default port omitted; a named key prints its name.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -283,6 +309,23 @@ mod tests {
     #[test]
     fn fits_a_cache_line() {
         assert!(size_of::<Key>() <= 64, "{} bytes", size_of::<Key>());
+    }
+
+    #[test]
+    fn splits_as_http_does() {
+        for user in ["", "u@", "u:1@", "u:p:q@", ":@"] {
+            for host in ["a", "a.b-c.d", "127.0.0.1", "[::1]", "[2001:db8::80]", "80"] {
+                for port in ["", ":", ":0", ":80", ":65535", ":65536"] {
+                    let text = format!("{user}{host}{port}");
+                    let Ok(authority) = text.parse::<Authority>() else {
+                        continue;
+                    };
+                    let expected = (authority.host(), authority.port_u16());
+                    assert_eq!(split(&text), expected, "{text}");
+                    assert_eq!(expected.0, host);
+                }
+            }
+        }
     }
 
     #[test]

@@ -256,7 +256,7 @@ impl Budget for Ledger {
     }
 
     fn settle(&self, _: &Key, settled: Settled, _: Instant) {
-        self.0.lock().unwrap().push(settled);
+        self.0.lock().expect("no panic before").push(settled);
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn start() -> Instant {
 }
 
 pub(crate) fn build(builder: TokenBudgetBuilder) -> Arc<TokenBudget> {
-    Arc::new(builder.build().unwrap())
+    Arc::new(builder.build().expect("valid settings"))
 }
 
 pub(crate) fn withdraw(
@@ -63,7 +63,9 @@ pub(crate) fn succeed(budget: &Arc<TokenBudget>, key: &Key, cause: Cause, now: I
 
 /// Lets retries fail until one is denied, and returns how many were granted.
 pub(crate) fn drain(budget: &Arc<TokenBudget>, key: &Key, now: Instant) -> u32 {
-    (0..).find(|_| !fail(budget, key, now)).unwrap()
+    (0..)
+        .find(|_| !fail(budget, key, now))
+        .expect("a budget ends")
 }
 
 pub(crate) fn balance(budget: &TokenBudget, now: Instant) -> f64 {
