@@ -33,9 +33,9 @@ pub(super) struct Cell<B> {
 
 pub(super) enum Source<B> {
     Open(Pin<Box<B>>),
-    /// It gave everything that it promised. It is never polled again.
+    /// It came to its end. It is never polled again.
     Ended,
-    /// It failed, panicked, ended too early or was let go of. It is never polled again.
+    /// It failed, panicked or was let go of. It is never polled again.
     Failed,
 }
 
@@ -208,11 +208,10 @@ where
     }
 
     fn end(&mut self) {
+        self.source = Source::Ended;
         if self.read < self.promised.lower() {
             // Passed on as the source has it, but never taken for the whole in another attempt.
             self.lose();
-        } else {
-            self.source = Source::Ended;
         }
     }
 

@@ -105,3 +105,52 @@ impl<B> fmt::Debug for ResponseBody<B> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Buf;
+    use http::HeaderMap;
+    use http_body_util::{BodyExt, Empty};
+    use std::task::Waker;
+
+    #[test]
+    fn an_inner_body_streams_through_with_its_hints_and_trailers() {
+        let inner = Full::new(Buf::chain(&b"abc"[..], &b"def"[..]));
+        let inner = inner.with_trailers(std::future::ready(Some(Ok(HeaderMap::new()))));
+        let mut body = ResponseBody::inner(Box::pin(inner));
+        assert!(!body.is_own());
+        assert!(!body.is_end_stream());
+        assert_eq!(body.size_hint().lower(), 6);
+        let mut frames = std::iter::from_fn(|| {
+            let mut cx = Context::from_waker(Waker::noop());
+            match Pin::new(&mut body).poll_frame(&mut cx) {
+                Poll::Ready(next) => next.map(|next| next.unwrap_or_else(|never| match never {})),
+                Poll::Pending => None,
+            }
+        });
+        assert_eq!(frames.next().unwrap().into_data().unwrap(), "abcdef");
+        assert!(frames.next().unwrap().is_trailers());
+        assert!(frames.next().is_none());
+    }
+
+    #[tokio::test]
+    async fn the_layers_own_body_has_its_length() {
+        let body = ResponseBody::<Empty<Bytes>>::own(Bytes::from_static(b"gave up"));
+        assert!(body.is_own());
+        assert!(!body.is_end_stream());
+        assert_eq!(body.size_hint().exact(), Some(7));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "gave up");
+    }
+
+    #[test]
+    fn the_default_is_empty_whatever_the_inner_type_is() {
+        struct NoBody;
+        assert!(ResponseBody::<NoBody>::default().is_own());
+        assert!(ResponseBody::<Empty<Bytes>>::default().is_end_stream());
+        assert_eq!(
+            format!("{:?}", ResponseBody::<NoBody>::own("secret".into())),
+            "ResponseBody::Own(..)"
+        );
+    }
+}

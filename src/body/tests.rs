@@ -154,7 +154,9 @@ struct Carried {
     frames: usize,
 }
 
-fn poll<B: Body + Unpin>(body: &mut B) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
+
+fn poll<B: Body + Unpin>(body: &mut B) -> Polled<B> {
     Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -252,6 +254,6 @@ fn is_unpin_only_when_the_body_is() {
     impl<T: ?Sized + Unpin> Marked<IfUnpin> for T {}
 
     struct Pinned(#[allow(dead_code)] std::marker::PhantomPinned);
-    assert!(<ReplayBody<Pinned> as Marked<_>>::MARK);
-    assert!(<ResponseBody<Pinned> as Marked<_>>::MARK);
+    const { assert!(<ReplayBody<Pinned> as Marked<_>>::MARK) };
+    const { assert!(<ResponseBody<Pinned> as Marked<_>>::MARK) };
 }

@@ -180,16 +180,18 @@ fn an_error_of_the_source_is_the_attempts_own_and_ends_the_retries() {
 
 #[test]
 fn a_source_that_ends_before_its_length_is_not_taken_for_whole() {
-    let mut source = Script::new([data("0123456789")]);
-    source.exact = Some(20);
-    let (mut body, mut replay, _) = start(source);
-    assert_eq!(frame(&mut body), "0123456789");
-    assert!(matches!(poll(&mut body), Poll::Ready(None)));
-    assert!(!replay.prepare());
-    assert!(matches!(
-        poll(&mut replay.next(true)),
-        Poll::Ready(Some(Err(_)))
-    ));
+    for knows_its_end in [false, true] {
+        let mut source = Script::new([data("0123456789")]);
+        source.exact = Some(20);
+        source.knows_its_end = knows_its_end;
+        let (mut body, mut replay, _) = start(source);
+        assert_eq!(frame(&mut body), "0123456789");
+        assert!(matches!(poll(&mut body), Poll::Ready(None)));
+        assert!(!replay.prepare());
+        let mut body = replay.next(true);
+        assert!(!body.is_end_stream());
+        assert!(matches!(poll(&mut body), Poll::Ready(Some(Err(_)))));
+    }
 }
 
 #[test]
