@@ -54,10 +54,12 @@ impl RetryBudgetLayer {
     /// It makes one attempt unless a policy asks for more, and then retries only 502, 503 and 504
     /// without `Retry-After`, on idempotent methods. Nothing is cut by default, an
     /// `Idempotency-Key` from outside is not trusted, all requests share one account of the budget,
-    /// and a caller is told no details.
+    /// and a caller is told no details. Handlers see the request's headers as they came.
     pub fn for_handlers() -> Self {
         let key = KeyScope::One(Key::from_static("handlers"));
         Self::on(Side::Handlers, RetryPolicy::never(), key)
+            .no_deadline_header()
+            .no_attempt_header()
     }
 
     fn on(side: Side, policy: RetryPolicy, keys: KeyScope) -> Self {

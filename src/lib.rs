@@ -1,5 +1,115 @@
 //! A tower layer that retries HTTP requests within a budget, a deadline and the server's own
 //! `Retry-After`.
+//!
+//! A service calls a dependency. The dependency blips, and one retry saves the request. The
+//! dependency goes down, and the same retries keep it down: three layers of three attempts turn one
+//! click into 27 requests, each of which outlives the caller who asked. [`RetryBudgetLayer`] is the
+//! one `.layer()` that gets this right:
+//!
+//! - it retries what is safe and worth retrying, and never earlier than the server asked;
+//! - it keeps retries inside a [budget], one for each dependency;
+//! - it works towards one [deadline] for the whole call, and tells the server how much of it is left;
+//! - when it gives up, it answers with a `503` that says how often it tried, how long that took, and
+//!   [why it stopped](#exhausted).
+//!
+//! # Quick start
+//!
+//! Around a client. With reqwest see [`reqwest`](crate::reqwest).
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http_body_util::Full;
+//! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+//! use tower::ServiceBuilder;
+//! use tower_retry_budget::{RetryBudgetLayer, body::ReplayBody};
+//!
+//! # fn client() -> impl tower::Service<http::Request<Full<Bytes>>> {
+//! let client = Client::builder(TokioExecutor::new()).build_http::<ReplayBody<Full<Bytes>>>();
+//! let client = ServiceBuilder::new()
+//!     .layer(RetryBudgetLayer::default())
+//!     .service(client);
+//! # client
+//! # }
+//! ```
+//!
+//! Around a server's handlers:
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tower_retry_budget::RetryBudgetLayer;
+//!
+//! # async fn handler() {}
+//! let app: Router = Router::new()
+//!     .route("/", get(handler))
+//!     .layer(RetryBudgetLayer::for_handlers());
+//! ```
+//!
+//! # How it decides
+//!
+//! A *call* has one or more *attempts*; a *retry* is any attempt after the first. What may be
+//! repeated is fixed before the first attempt:
+//!
+//! | the request | is retried |
+//! |---|---|
+//! | GET, HEAD, OPTIONS, TRACE, PUT, DELETE, QUERY, or any with an `Idempotency-Key` | after any failure |
+//! | any other | only on proof that nothing was processed: the connection was refused or never established, or HTTP/2 refused the stream |
+//! | CONNECT, upgrades, and all under a policy of one attempt | never |
+//!
+//! A request's own [`Idempotent`](policy::Idempotent) overrides the table both ways. A body is kept
+//! up to the replay limit; a longer one streams on, and its call is not retried once a byte of it
+//! was read, unless a [`BodyFactory`](body::BodyFactory) makes it again.
+//!
+//! After each attempt, cheapest reason first:
+//!
+//! 1. Is the outcome a failure at all? 408, 425, 429, 500, 502, 503, 504, a time-out, a connection that
+//!    broke. Anything else is returned as it is.
+//! 2. Are there attempts left? ([`max_attempts`](reason::StopReason::MaxAttempts))
+//! 3. Does the wait that the server asked for fit the policy and the deadline?
+//!    ([`retry_after_too_long`](reason::StopReason::RetryAfterTooLong))
+//! 4. Do the wait and an attempt after it fit what is left?
+//!    ([`deadline_too_close`](reason::StopReason::DeadlineTooClose))
+//! 5. Is there a place to wait in? ([`overloaded`](reason::StopReason::Overloaded))
+//! 6. Does the budget grant the retry? ([`budget`](reason::StopReason::Budget))
+//!
+//! The wait is the longer of the policy's back-off and the server's hint, and a hint is spread by up
+//! to a fifth upwards, so that not everybody comes back at once. During the wait nothing of the inner
+//! service is held: no permit, no connection, no response. Each attempt starts from the caller's own
+//! head, so what a layer inside adds, such as a signature or a date, is made anew.
+//!
+//! # Where to put it
+//!
+//! Layers that belong to one attempt (authorisation, signing, a connection pool) go inside; those that
+//! belong to the call go outside. A concurrency limit inside is not held while a call waits. Readiness
+//! is the inner service's own and has no deadline: shed load outside. Retries of the client inside
+//! multiply with those of the layer: switch reqwest's off, and know that hyper-util silently repeats a
+//! request that never started on a reused connection (`retry_canceled_requests`).
+//!
+//! # Exhausted
+//!
+//! The layer's `503` is `application/problem+json` (RFC 9457). Its `reason` is one of
+//! [`StopReason`](reason::StopReason); the same details are in the response's extensions as
+//! [`Exhausted`]. It carries a `Retry-After`, unless repeating the request is not safe.
+//! [`OnExhausted`](policy::OnExhausted) sets the alternatives: the last outcome itself, or no details.
+//! A call that was not retryable is never touched.
+//!
+//! # Cancel safety
+//!
+//! A call that is dropped, in whatever state, sends nothing more, gives a retry that was not sent back to
+//! the budget, frees the request body, and leaves no task, timer or connection behind.
+//!
+//! # Runtime
+//!
+//! Tokio with its time driver enabled. The crate spawns no tasks.
+//!
+//! # Features
+//!
+//! None is on by default. A feature changes nothing else than it says.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `reqwest` | [`reqwest::Client`](::reqwest::Client) as a service, request builders that go through the layer, and reqwest's errors |
+//! | `http2` | h2's errors: a refused stream or a GOAWAY proves that nothing was processed |
+//! | `full` | all of them |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -24,6 +134,9 @@ mod template;
 mod timer;
 mod waiting;
 
+#[cfg(feature = "reqwest")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reqwest")))]
+pub use self::client::reqwest;
 pub use self::{
     config_error::ConfigError,
     deadline::Deadline,
@@ -32,3 +145,8 @@ pub use self::{
     policy::{OnExhausted, RetryPolicy},
     service::RetryBudget,
 };
+
+/// Compiles the code in the README.
+#[cfg(all(doctest, feature = "reqwest"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -174,6 +174,11 @@ impl<S, B> Call<S, B> {
             .map(|deadline| deadline.saturating_duration_since(now))
     }
 
+    /// Whether the deadline has passed.
+    fn is_over(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
     /// Begins an attempt, and stamps its request at the moment of sending.
     pub(crate) fn begin_attempt(&mut self, headers: &mut HeaderMap, now: Instant) {
         let progress = &mut self.progress;

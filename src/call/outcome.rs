@@ -34,7 +34,7 @@ where
         }
         self.record(&ended, &verdict, now);
         let cut = matches!(ended, Ended::Cut);
-        if cut && self.deadline.is_some_and(|deadline| deadline <= now) {
+        if cut && self.is_over(now) {
             return self.stop(StopReason::DeadlineReached, Some(ended), now);
         }
         if verdict.is_local_overload() && self.progress.attempts > 1 {
@@ -98,8 +98,9 @@ where
     }
 
     /// Tells the budget of the attempt that ended: a first one fills it, a retry settles its permit.
+    /// What was refused within this process never reached the dependency, and counts as neither.
     fn settle(&mut self, verdict: &Verdict, now: Instant) {
-        if self.progress.attempts == 1 {
+        if self.progress.attempts == 1 && !verdict.is_local_overload() {
             let failed = verdict.earns_nothing();
             self.shared.budget.deposit(&self.key, failed, now);
         }
@@ -126,9 +127,13 @@ where
                         .map_or(type_name::<E>(), |found| found.name),
                 ),
             },
+            ResultView::Cut if self.is_over(now) => Ending {
+                status: None,
+                error_type: Some(StopReason::DeadlineReached.as_str()),
+            },
             ResultView::Cut => Ending {
                 status: None,
-                error_type: Some("attempt_timeout"),
+                error_type: Some(StopReason::AttemptTimeout.as_str()),
             },
         };
         let progress = &mut self.progress;
