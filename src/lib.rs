@@ -24,6 +24,9 @@ mod template;
 mod timer;
 mod waiting;
 
+#[cfg(feature = "reqwest")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reqwest")))]
+pub use self::client::reqwest;
 pub use self::{
     config_error::ConfigError,
     deadline::Deadline,
