@@ -37,9 +37,6 @@ pub struct RetryBudgetLayer {
     shared: Arc<Shared>,
 }
 
-/// What is kept of request bodies at most, over all calls of a layer.
-const MAX_REPLAY_BYTES: usize = 64 * 1024 * 1024;
-
 /// How many calls of a layer may wait for a retry at once.
 const MAX_WAITING: usize = 4096;
 
@@ -73,7 +70,7 @@ impl RetryBudgetLayer {
                 deadline: true,
                 attempt: true,
             },
-            memory: ReplayMemory::new(MAX_REPLAY_BYTES),
+            memory: ReplayMemory::new(ReplayMemory::DEFAULT_LIMIT),
             waiting: Arc::new(WaitingRoom::new(MAX_WAITING)),
         };
         Self {

@@ -23,6 +23,7 @@ impl ReplayMemory {
     }
 
     /// The bytes reserved now.
+    #[cfg(test)]
     pub(crate) fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Relaxed)
     }

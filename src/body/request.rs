@@ -71,6 +71,7 @@ where
     ///
     /// It then counts as sent by this attempt. Otherwise nothing is lost: whatever was read to find
     /// out is the next frame. For clients that treat a body in memory better than a stream.
+    #[cfg_attr(not(feature = "reqwest"), allow(dead_code))]
     pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
         if let Inner::Direct { body, gate } = &mut self.inner {
             if let Some(whole) = take_in_memory(body) {

@@ -51,6 +51,15 @@ impl<B> ResponseBody<B> {
         Self { kind }
     }
 
+    /// The inner service's body, or the bytes of the layer's own answer.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn into_inner_or_bytes(self) -> Result<B, Bytes> {
+        match self.kind {
+            Kind::Inner { body } => Ok(body),
+            Kind::Own { body } => Err(body.into_inner().unwrap_or_default()),
+        }
+    }
+
     /// Whether this is the body of an answer that the layer gave itself.
     pub fn is_own(&self) -> bool {
         matches!(self.kind, Kind::Own { .. })

@@ -2,6 +2,8 @@
 
 mod error_type;
 mod recognise;
+#[cfg(feature = "reqwest")]
+pub mod reqwest;
 
 pub(crate) use self::{
     error_type::{ErrorType, KeptError, as_error, keep_error},
