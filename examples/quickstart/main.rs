@@ -181,11 +181,12 @@ fn show(server: &Server, path: &str) -> Vec<Seen> {
     let mut before = start;
     for seen in &seen {
         let attempt = seen.attempt.as_deref().unwrap_or("-");
-        let remaining = seen.remaining.as_deref().unwrap_or("-");
+        let remaining = seen.remaining.as_ref();
+        let remaining = remaining.map_or("no limit".to_owned(), |left| format!("{left} ms"));
         let at = (seen.at - start).as_millis();
         let wait = (seen.at - before).as_millis();
         let answered = seen.answered;
-        println!("   {attempt:7}  {at:4} ms  {wait:12} ms  {answered:8}  {remaining:>15} ms");
+        println!("   {attempt:7}  {at:4} ms  {wait:12} ms  {answered:8}  {remaining:>18}");
         before = seen.at;
     }
     seen

@@ -11,29 +11,28 @@ use http_body_util::BodyExt;
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 use tokio::{net::TcpListener, time::Instant};
 
 /// One request as it reached the server.
 #[derive(Clone)]
-pub struct Seen {
-    pub path: String,
-    pub at: Instant,
-    pub answered: u16,
-    pub attempt: Option<String>,
-    pub remaining: Option<String>,
-    pub body: Bytes,
+pub(crate) struct Seen {
+    pub(crate) path: String,
+    pub(crate) at: Instant,
+    pub(crate) answered: u16,
+    pub(crate) attempt: Option<String>,
+    pub(crate) remaining: Option<String>,
+    pub(crate) body: Bytes,
 }
 
 #[derive(Clone, Default)]
-pub struct Server {
+pub(crate) struct Server {
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl Server {
     /// Serves on a free port of the loopback interface.
-    pub async fn start() -> std::io::Result<(Self, SocketAddr)> {
+    pub(crate) async fn start() -> std::io::Result<(Self, SocketAddr)> {
         let server = Self::default();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -43,7 +42,7 @@ impl Server {
     }
 
     /// What reached `path`, in order.
-    pub fn seen(&self, path: &str) -> Vec<Seen> {
+    pub(crate) fn seen(&self, path: &str) -> Vec<Seen> {
         let seen = self.seen.lock().expect("no handler panics");
         seen.iter()
             .filter(|seen| seen.path == path)
@@ -62,9 +61,6 @@ async fn answer(State(server): State<Server>, uri: Uri, request: Request) -> Res
     let path = uri.path().to_owned();
     let first = server.seen(&path).is_empty();
     let (status, headers) = script(&path, first);
-    if path == "/slow" {
-        tokio::time::sleep(Duration::from_millis(40)).await;
-    }
     let read = |name: &str| {
         let value = head.headers.get(name)?;
         value.to_str().ok().map(String::from)
