@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::ErrorKind;
+use std::{io::ErrorKind, time::Duration};
 use support::{
     MS, SECOND, ample, exhausted, get, info, json, request,
     script::{Reply, Script},
@@ -30,7 +30,7 @@ async fn saves_a_request_whose_first_attempt_failed() {
     assert_eq!(info(&response).attempts, 2);
     assert_eq!(info(&response).waited, 10 * MS);
     assert_eq!(took, 10 * MS);
-    assert_eq!(script.offsets(), [0 * MS, 10 * MS]);
+    assert_eq!(script.offsets(), [Duration::ZERO, 10 * MS]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +156,7 @@ async fn stops_at_once_when_the_server_asks_for_too_much() {
     let response = response.expect("a response");
     assert_eq!(exhausted(&response).reason(), StopReason::RetryAfterTooLong);
     assert_eq!(response.headers()["retry-after"], "86400");
-    assert_eq!(took, 0 * MS);
+    assert_eq!(took, Duration::ZERO);
     assert_eq!(script.count(), 1);
 }
 
