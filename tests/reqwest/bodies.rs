@@ -1,8 +1,8 @@
 //! Request bodies: what arrives, how long it says it is, and when it can be sent again.
 
 use super::{
-    client, info, quick, retry,
-    server::{Reply, Seen, Server},
+    client, exhausted, info, quick, retry,
+    server::{Reply, Seen, Server, closed},
     support::BoxError,
 };
 use bytes::Bytes;
@@ -110,6 +110,19 @@ async fn a_post_without_a_body_looks_as_it_does_without_the_layer() {
         [lengths[0].clone(), lengths[0].clone(), lengths[0].clone()]
     );
     assert_eq!(server.headers("transfer-encoding"), [None, None, None]);
+}
+
+#[tokio::test]
+async fn bytes_over_the_limit_are_sent_once_even_where_nothing_was_processed() {
+    let client = client();
+    let policy = quick().replay_limit(2 * LARGE).build();
+    let policy = policy.expect("a valid policy");
+    let put = || async { client.put(closed().await).body("v".repeat(LARGE)) };
+    let retry = retry(client.clone());
+    let error = put().await.send_with(&retry).await;
+    assert!(error.expect_err("reqwest's own").is_connect());
+    let response = put().await.policy(policy).send_with(&retry).await;
+    assert_eq!(exhausted(&response.expect("the layer's own")).attempts(), 3);
 }
 
 /// A body that comes bit by bit, and whose length nobody knows.
