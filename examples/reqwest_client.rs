@@ -9,8 +9,9 @@ use std::{
     collections::HashMap,
     error::Error,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 use tower::Layer;
 use tower_retry_budget::{
     Exhausted, RetryBudgetLayer, RetryInfo, RetryPolicy,

@@ -6,6 +6,7 @@ use super::{
     support::BoxError,
 };
 use bytes::Bytes;
+use http::Method;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Channel, Full};
 use serde_json::json;
@@ -22,12 +23,13 @@ fn moved() -> Reply {
     Reply::with(307, "location", "/new")
 }
 
-/// Every request has this body, and says how long it is.
+/// Every request is a PUT of this body, and says how long it is.
 fn assert_all(seen: &[Seen], paths: &[&str], body: &[u8]) {
     let actual: Vec<_> = seen.iter().map(|seen| &*seen.path).collect();
     assert_eq!(actual, paths);
     let len = body.len().to_string();
     for seen in seen {
+        assert_eq!(seen.method, Method::PUT);
         assert_eq!(seen.header("content-length"), Some(&*len));
         assert!(seen.body == body, "{} bytes", seen.body.len());
     }

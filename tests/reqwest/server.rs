@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::{net::TcpListener, time::Instant};
 
-pub struct Server {
+pub(crate) struct Server {
     url: String,
     shared: Arc<Shared>,
 }
@@ -26,30 +26,30 @@ struct Shared {
 }
 
 #[derive(Default)]
-pub struct Reply {
+pub(crate) struct Reply {
     status: u16,
     header: Option<(&'static str, String)>,
     after: Duration,
 }
 
 #[derive(Clone, Debug)]
-pub struct Seen {
-    pub method: Method,
-    pub path: String,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-    pub at: Instant,
+pub(crate) struct Seen {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) at: Instant,
 }
 
 impl Reply {
-    pub fn with(status: u16, name: &'static str, value: &str) -> Self {
+    pub(crate) fn with(status: u16, name: &'static str, value: &str) -> Self {
         Self {
             header: Some((name, value.to_owned())),
             ..status.into()
         }
     }
 
-    pub fn after(after: Duration) -> Self {
+    pub(crate) fn after(after: Duration) -> Self {
         Self {
             after,
             ..200.into()
@@ -67,7 +67,7 @@ impl From<u16> for Reply {
 }
 
 impl Seen {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let value = self.headers.get(name)?;
         Some(value.to_str().expect("a readable header"))
     }
@@ -75,7 +75,7 @@ impl Seen {
 
 impl Server {
     /// Answers with these, one after the other, and with 200 afterwards.
-    pub async fn new<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
+    pub(crate) async fn new<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         let shared = Arc::new(Shared::default());
         lock(&shared.replies).extend(replies.into_iter().map(Into::into));
         let app = Router::new()
@@ -86,31 +86,31 @@ impl Server {
     }
 
     /// Always answers with this status.
-    pub async fn always(status: u16) -> Self {
+    pub(crate) async fn always(status: u16) -> Self {
         Self::new([status; 64]).await
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.url)
     }
 
-    pub fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).clone()
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         lock(&self.shared.seen).len()
     }
 
     /// This header of each request.
-    pub fn headers(&self, name: &str) -> Vec<Option<String>> {
+    pub(crate) fn headers(&self, name: &str) -> Vec<Option<String>> {
         let seen = self.seen();
         let values = seen.iter().map(|seen| seen.header(name));
         values.map(|value| value.map(str::to_owned)).collect()
     }
 }
 
-pub async fn serve(app: Router) -> String {
+pub(crate) async fn serve(app: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move { axum::serve(listener, app).await });
@@ -118,7 +118,7 @@ pub async fn serve(app: Router) -> String {
 }
 
 /// A URL that nobody listens on.
-pub async fn closed() -> String {
+pub(crate) async fn closed() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     format!("http://{address}/")
