@@ -39,21 +39,29 @@ async fn main() -> Result<(), Box<dyn Error>> {
     title("A blip: the server fails once. Hyper client.");
     let response = send(&hyper, get(address, "/blip")).await?;
     let seen = show(&server, "/blip");
-    claims.check("the blip was saved by one retry", response.status() == 200 && seen.len() == 2);
+    claims.check(
+        "the blip was saved by one retry",
+        response.status() == 200 && seen.len() == 2,
+    );
 
     title("A busy server: 429 with Retry-After: 1. Hyper client.");
     send(&hyper, get(address, "/busy")).await?;
     let seen = show(&server, "/busy");
     let waited = seen[1].at - seen[0].at;
-    claims.check("it waited at least the second it was asked for", waited >= Duration::from_secs(1));
+    claims.check(
+        "it waited at least the second it was asked for",
+        waited >= Duration::from_secs(1),
+    );
 
     title("A POST that may have been processed: 503. Hyper client.");
     let order = Full::from("one coffee").boxed();
     let response = send(&hyper, request(Method::POST, address, "/orders", order)).await?;
     let seen = show(&server, "/orders");
     claims.check("the order was not repeated", seen.len() == 1);
-    claims.check("the server's own answer came back", response.status() == 503
-        && response.extensions().get::<Exhausted>().is_none());
+    claims.check(
+        "the server's own answer came back",
+        response.status() == 503 && response.extensions().get::<Exhausted>().is_none(),
+    );
 
     title("A streamed upload of 40 kB: the server fails after it has read it all. Hyper client.");
     let pieces: Vec<Bytes> = (0..40_u8).map(|n| Bytes::from(vec![n; 1000])).collect();
@@ -79,7 +87,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .send_with(&retry)
         .await?;
     let seen = show(&server, "/json");
-    claims.check("reqwest's request was retried", response.status() == 200 && seen.len() == 2);
+    claims.check(
+        "reqwest's request was retried",
+        response.status() == 200 && seen.len() == 2,
+    );
     let same = seen.iter().all(|seen| seen.body == r#"["a","b"]"#);
     claims.check("both attempts carried the JSON", same);
 
@@ -110,7 +121,10 @@ async fn outage(claims: &mut Claims) -> Result<(), Box<dyn Error>> {
         }
     }
     let sent = server.seen("/down").len();
-    println!("   500 calls sent {sent} requests: the budget allowed {} retries.", sent - 500);
+    println!(
+        "   500 calls sent {sent} requests: the budget allowed {} retries.",
+        sent - 500
+    );
     println!("   Without a budget it would have been 1500.");
     claims.check("the outage got few retries", (501..=550).contains(&sent));
 
@@ -124,7 +138,10 @@ async fn outage(claims: &mut Claims) -> Result<(), Box<dyn Error>> {
     }
     let problem: serde_json::Value = serde_json::from_slice(&body)?;
     println!("\n   {}", String::from_utf8_lossy(&body));
-    claims.check("the 503 says why", problem["reason"] == "budget" && problem["attempts"] == 1);
+    claims.check(
+        "the 503 says why",
+        problem["reason"] == "budget" && problem["attempts"] == 1,
+    );
     Ok(())
 }
 
@@ -146,7 +163,9 @@ fn request(method: Method, address: SocketAddr, path: &str, body: Body) -> Reque
 }
 
 fn streamed(pieces: Vec<Bytes>) -> Body {
-    let frames = pieces.into_iter().map(|piece| Ok(http_body::Frame::data(piece)));
+    let frames = pieces
+        .into_iter()
+        .map(|piece| Ok(http_body::Frame::data(piece)));
     StreamBody::new(tokio_stream::iter(frames)).boxed()
 }
 

@@ -45,7 +45,10 @@ impl Server {
     /// What reached `path`, in order.
     pub fn seen(&self, path: &str) -> Vec<Seen> {
         let seen = self.seen.lock().expect("no handler panics");
-        seen.iter().filter(|seen| seen.path == path).cloned().collect()
+        seen.iter()
+            .filter(|seen| seen.path == path)
+            .cloned()
+            .collect()
     }
 }
 
