@@ -413,6 +413,34 @@ async fn does_not_wait_for_a_body_without_end_longer_than_it_may() {
     assert_eq!(took, 30 * MS);
 }
 
+/// A response body that always has another frame, and never any data.
+struct Hollow;
+
+impl http_body::Body for Hollow {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::new()))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn gives_up_a_body_of_empty_frames_too() {
+    let ledger = Ledger::new([]);
+    let script = Script::new([502]);
+    let service = ServiceBuilder::new()
+        .layer(tight(&ledger))
+        .map_response(|response: Response<support::Body>| response.map(|_| Hollow))
+        .service(script.clone());
+    let response = send(&service, get()).await.expect("a response");
+    assert_eq!(response.status(), 200);
+    assert_eq!(script.count(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_takes_a_place_until_it_sends() {
     let scene = Scene::new([502, 502], []);
