@@ -597,6 +597,17 @@ async fn a_retry_granted_too_late_is_given_back_and_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_granted_too_late_leaves_the_outcome_in_hand() {
+    let deadline = Some(Deadline::after(100 * MS));
+    let late = Answer::granted_after(95);
+    let (_, ledger, response) = asked(late, passing_through(), deadline).await;
+    assert_eq!(response.status(), 502);
+    assert_eq!(exhausted(&response).reason(), StopReason::DeadlineTooClose);
+    assert_eq!(text(response).await, "status 502");
+    assert_eq!(ledger.settled(), [RetryOutcome::NotSent]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_deadline_only_the_caller_ends_the_asking() {
     let policy = steady().total_timeout(None).build();
     let ledger = Ledger::new([Answer::Never]);
