@@ -278,6 +278,26 @@ async fn stops_as_overloaded_and_gives_back_a_retry_that_was_shed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_shed_was_not_processed() {
+    let refused = Reply::io(std::io::ErrorKind::ConnectionRefused);
+    let script = Script::new([refused, Reply::Hang]);
+    let service = shedding(&script, &layer());
+    let busy = tokio::spawn({
+        let service = service.clone();
+        async move {
+            tokio::time::sleep(5 * MS).await;
+            send(&service, get()).await
+        }
+    });
+    let response = send(&service, request("POST", "abc")).await;
+    let response = response.expect("a response");
+    assert_eq!(exhausted(&response).reason(), StopReason::Overloaded);
+    assert_eq!(exhausted(&response).processed(), Processed::No);
+    assert!(exhausted(&response).is_retryable());
+    busy.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn retries_over_a_buffer_and_leaves_no_slot_of_it_taken() {
     let script = Script::new([502, 502]);
     let mut service = layer().layer(Buffer::new(script.clone(), 1));
