@@ -2,7 +2,9 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::missing_panics_doc)]
 
+pub mod ledger;
 pub mod script;
+pub mod wire;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -50,6 +52,14 @@ where
     S: Service<http::Request<B>> + Clone,
 {
     service.clone().oneshot(request).await
+}
+
+/// Readies this very instance and calls it.
+pub async fn call<S, B>(service: &mut S, request: http::Request<B>) -> Result<S::Response, S::Error>
+where
+    S: Service<http::Request<B>>,
+{
+    service.ready().await?.call(request).await
 }
 
 pub fn exhausted<B>(response: &http::Response<B>) -> &Exhausted {
