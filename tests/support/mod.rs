@@ -2,7 +2,12 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::missing_panics_doc)]
 
+pub mod client;
+pub mod log;
+pub mod origin;
 pub mod script;
+pub mod source;
+pub mod wire;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
