@@ -1,9 +1,9 @@
 //! Every attempt carries the whole body.
 
 use crate::{
-    full, layer, quick, request,
+    full,
     support::{
-        client::{bounded, http, http1, until},
+        client::{bounded, http, http1, layer, quick, request, until},
         info,
         origin::{BOTH, Origin, Version},
         script::{Script, Seen},

@@ -1,18 +1,15 @@
 //! A server that answers before it has read the whole upload.
 
-use crate::{
-    layer, quick, request,
-    support::{
-        MS,
-        client::{bounded, http, http1, until},
-        info,
-        origin::{BOTH, Origin},
-        script::{Reply, Script},
-        send,
-        source::Source,
-        text,
-        wire::{Refusing, Wire, answer, status},
-    },
+use crate::support::{
+    MS,
+    client::{bounded, http, http1, layer, quick, request, until},
+    info,
+    origin::{BOTH, Origin},
+    script::{Reply, Script},
+    send,
+    source::Source,
+    text,
+    wire::{Refusing, Wire, answer, status},
 };
 use http::Request;
 use std::{

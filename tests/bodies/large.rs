@@ -1,16 +1,13 @@
 //! What a large body costs in memory.
 
-use crate::{
-    layer, quick, request,
-    support::{
-        client::{bounded, http, http1},
-        info,
-        origin::{BOTH, Origin},
-        script::Script,
-        send,
-        source::{Lent, Source, lend},
-        wire::{Wire, status},
-    },
+use crate::support::{
+    client::{bounded, http, http1, layer, quick, request},
+    info,
+    origin::{BOTH, Origin},
+    script::Script,
+    send,
+    source::{Lent, Source, lend},
+    wire::{Wire, status},
 };
 use bytes::Bytes;
 use http::{Request, Response};

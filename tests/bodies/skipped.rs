@@ -1,18 +1,15 @@
 //! A body that cannot be sent again is sent once, and the outcome says so.
 
-use crate::{
-    layer, quick, request,
-    support::{
-        client::{bounded, http, http1},
-        info,
-        log::Log,
-        origin::{BOTH, Origin, Version},
-        script::Script,
-        send,
-        source::{Broken, Source},
-        text,
-        wire::{Wire, answer, status},
-    },
+use crate::support::{
+    client::{bounded, http, http1, layer, quick, request},
+    info,
+    log::Log,
+    origin::{BOTH, Origin, Version},
+    script::Script,
+    send,
+    source::{Broken, Source},
+    text,
+    wire::{Wire, answer, status},
 };
 use std::{
     error::Error,

@@ -1,12 +1,33 @@
 //! Real clients, which repeat nothing of their own accord.
 
-use super::{BoxError, MS, SECOND, origin::Version};
+use super::{BoxError, MS, SECOND, ample, origin::Version, steady};
+use http::Request;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use std::future::Future;
-use tower_retry_budget::body::ReplayBody;
+use tower_retry_budget::{
+    RetryBudgetLayer,
+    body::ReplayBody,
+    policy::{Backoff, RetryPolicyBuilder},
+};
+
+/// A policy as [`steady`], but quick after a 503 as well.
+pub fn quick() -> RetryPolicyBuilder {
+    steady().throttled_backoff(Backoff::fixed(10 * MS))
+}
+
+/// A layer with this policy, and a budget that is not used up.
+pub fn layer(policy: RetryPolicyBuilder) -> RetryBudgetLayer {
+    let policy = policy.build().expect("a valid policy");
+    RetryBudgetLayer::new().policy(policy).budget(ample())
+}
+
+pub fn request<B>(method: &str, uri: &str, body: B) -> Request<B> {
+    let request = Request::builder().method(method).uri(uri);
+    request.body(body).expect("a valid request")
+}
 
 pub type Http<B> = Client<HttpConnector, ReplayBody<B>>;
 
