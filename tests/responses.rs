@@ -20,7 +20,7 @@ use support::{
     Body, MS, SECOND,
     client::{bounded, http, http1, layer, quick, request},
     exhausted, info, json,
-    origin::{BOTH, Origin, Version},
+    origin::{BOTH, Origin},
     script::{Reply, Script},
     send, text, timed,
     wire::{Conn, Wire, answer, chunked, status},

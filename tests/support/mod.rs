@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::missing_panics_doc)]
 
 pub mod client;
+pub mod h2;
 pub mod log;
 pub mod origin;
 pub mod script;
