@@ -2,10 +2,8 @@
 
 use crate::{
     layer,
-    support::{
-        BoxError, exhausted, info, send,
-        wire::{Act, Wire},
-    },
+    support::{BoxError, exhausted, info, send},
+    wire::{Act, Wire},
 };
 use axum::{Router, extract::Request as AxumRequest, routing::any};
 use bytes::Bytes;

@@ -10,6 +10,7 @@ mod hyper_client;
 mod permits;
 mod sharing;
 mod stacks;
+mod wire;
 
 use support::{ample, steady};
 use tower_retry_budget::RetryBudgetLayer;

@@ -2,8 +2,13 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::missing_panics_doc)]
 
+pub mod client;
+pub mod h2;
 pub mod ledger;
+pub mod log;
+pub mod origin;
 pub mod script;
+pub mod source;
 pub mod wire;
 
 use bytes::Bytes;
