@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::missing_panics_doc)]
 
+pub mod log;
 pub mod script;
 
 use bytes::Bytes;
