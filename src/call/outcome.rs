@@ -145,6 +145,7 @@ where
         let progress = &mut self.progress;
         progress.last = ending;
         progress.last_error = None;
+        progress.rate_limit.clear();
         if verdict.processed() != Processed::No {
             progress.processed = Processed::Unknown;
         }
