@@ -6,14 +6,14 @@ mod support;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use std::{
     collections::VecDeque,
     convert::Infallible,
     future::Future,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -29,7 +29,7 @@ use tokio::{sync::Semaphore, time::advance};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, util::BoxCloneService};
 use tower_retry_budget::{
     Deadline, RetryBudgetLayer,
-    body::ResponseBody,
+    body::{ReplayBody, ResponseBody, Superseded},
     reason::{Cause, RetryOutcome, StopReason},
 };
 
@@ -511,4 +511,33 @@ async fn frees_a_body_that_was_not_read_to_its_end() {
     call.wait();
     assert_eq!(Arc::strong_count(&scene.uploads), 3);
     scene.drop(call, &[]).await;
+}
+
+/// As a pooled connection does: the body of an attempt outlives its answer.
+#[tokio::test(start_paused = true)]
+async fn an_earlier_attempt_reads_nothing_while_the_call_waits() {
+    let kept: Arc<Mutex<Vec<ReplayBody<Upload>>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let inner = tower::service_fn(move |request: Request<ReplayBody<Upload>>| {
+        let mut kept = keep.lock().expect("not poisoned");
+        kept.push(request.into_body());
+        let response = Response::builder().status(if kept.len() == 1 { 502 } else { 200 });
+        std::future::ready(response.body(support::Body::default()))
+    });
+    let alive = Arc::new(());
+    let request = Request::put("http://search:8080/index").body(Upload::new(&alive));
+    let service = tight(&Ledger::new([])).layer(inner);
+    let call = send(&service, request.expect("a valid request"));
+    let (response, ()) = tokio::join!(call, async {
+        tokio::time::sleep(5 * MS).await;
+        let mut body = kept.lock().expect("not poisoned").remove(0);
+        let frame = body.frame().await.expect("an error");
+        assert!(frame.expect_err("cut off").is::<Superseded>());
+        kept.lock().expect("not poisoned").insert(0, body);
+    });
+    assert_eq!(response.expect("a response").status(), 200);
+    // The retry has the whole body all the same.
+    let body = kept.lock().expect("not poisoned").remove(1);
+    let body = body.collect().await.expect("a whole body").to_bytes();
+    assert_eq!(body, "abcabc");
 }
