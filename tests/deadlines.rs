@@ -310,6 +310,23 @@ async fn counts_the_asking_of_a_shared_budget_into_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn counts_the_asking_of_a_shared_budget_that_grants_nothing() {
+    for (after, took) in [(Some(30 * MS), 30 * MS), (None, SECOND)] {
+        let slow = Slow {
+            after,
+            answer: Err(StopReason::FleetBudget),
+        };
+        let policy = steady().total_timeout(SECOND);
+        let service = layer(policy).budget(slow).layer(Script::always(502));
+        let response = send(&service, get()).await.expect("a response");
+        let details = exhausted(&response);
+        assert_eq!((details.elapsed(), details.waited()), (took, took));
+        let waits: Vec<_> = details.history().map(|one| one.wait()).collect();
+        assert_eq!(waits, [took]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn sends_nothing_when_a_shared_budget_grants_too_late() {
     for (asking, ends, reason) in [
         (995, 995, StopReason::DeadlineTooClose),
