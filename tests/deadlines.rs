@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_retry_budget::{
     Deadline, OnExhausted, RetryBudgetLayer, RetryPolicy,
-    body::BodyFactory,
+    body::{BodyFactory, ReplayBody},
     budget::{Budget, Key, Permit, Settled, Withdrawal},
     policy::{Backoff, Idempotent, RetryPolicyBuilder},
     reason::{Cause, Processed, StopReason},
@@ -86,7 +86,7 @@ async fn shares_one_deadline_between_all_attempts() {
     let script = Script::new([Reply::Hang, Reply::Hang, Reply::Hang]);
     let service = layer(policy).layer(script.clone());
     assert_ends(service, get(), SECOND, StopReason::DeadlineReached).await;
-    assert_eq!(script.offsets(), [0 * MS, 410 * MS, 820 * MS]);
+    assert_eq!(script.offsets(), [Duration::ZERO, 410 * MS, 820 * MS]);
     assert_eq!(script.in_flight(), 0);
 }
 
@@ -117,7 +117,7 @@ async fn does_not_sleep_through_a_back_off_that_does_not_fit() {
     let policy = steady().backoff(Backoff::fixed(5 * SECOND));
     let script = Script::always(500);
     let service = layer(policy.total_timeout(50 * MS)).layer(script.clone());
-    assert_ends(service, get(), 0 * MS, StopReason::DeadlineTooClose).await;
+    assert_ends(service, get(), Duration::ZERO, StopReason::DeadlineTooClose).await;
     assert_eq!(script.count(), 1);
 }
 
@@ -130,7 +130,7 @@ async fn retries_when_the_wait_and_the_least_attempt_just_fit() {
     assert_eq!(response.status(), 200);
     assert_eq!(told(&script), [30, 20]);
     let service = layer(policy(29 * MS)).layer(Script::new([500]));
-    assert_ends(service, get(), 0 * MS, StopReason::DeadlineTooClose).await;
+    assert_ends(service, get(), Duration::ZERO, StopReason::DeadlineTooClose).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,57 +188,60 @@ impl http_body::Body for Trickle {
     }
 }
 
-/// Fails `latency` after each request, with a body that trickles; keeps the time of each request.
+/// When each request arrived.
+type Sent = Arc<Mutex<Vec<Duration>>>;
+
+/// Fails `latency` after each request, with a body that trickles.
 fn trickling(
     latency: Duration,
-) -> (
-    impl Service<
-        Request<tower_retry_budget::body::ReplayBody<Body>>,
-        Response = Response<Trickle>,
-        Error = Infallible,
-        Future: Send,
-    > + Clone,
-    Arc<Mutex<Vec<Duration>>>,
-) {
+    sent: &Sent,
+) -> impl Service<
+    Request<ReplayBody<Body>>,
+    Response = Response<Trickle>,
+    Error = Infallible,
+    Future: Send,
+> + Clone
++ use<> {
     let start = Instant::now();
-    let sent = Arc::<Mutex<Vec<Duration>>>::default();
-    let kept = Arc::clone(&sent);
-    let service = service_fn(move |_: Request<_>| {
-        kept.lock().expect("no panic inside").push(start.elapsed());
+    let sent = Arc::clone(sent);
+    service_fn(move |_: Request<_>| {
+        sent.lock().expect("no panic inside").push(start.elapsed());
         async move {
             sleep(latency).await;
             let response = Response::builder().status(500);
             let response = response.body(Trickle::every(MS));
             Ok::<_, Infallible>(response.expect("a valid response"))
         }
-    });
-    (service, sent)
+    })
 }
 
 #[tokio::test(start_paused = true)]
 async fn gives_up_on_the_body_of_a_failed_response_that_trickles() {
-    let (inner, sent) = trickling(0 * MS);
+    let sent = Sent::default();
+    let inner = trickling(Duration::ZERO, &sent);
     let service = layer(eager().max_attempts(2)).layer(inner);
     let response = send(&service, get()).await.expect("a response");
     assert_eq!(exhausted(&response).reason(), StopReason::MaxAttempts);
     assert_eq!(exhausted(&response).waited(), 50 * MS);
-    assert_eq!(*sent.lock().expect("no panic"), [0 * MS, 50 * MS]);
+    assert_eq!(*sent.lock().expect("no panic"), [Duration::ZERO, 50 * MS]);
 
     // The draining counts into the wait.
-    let (inner, sent) = trickling(0 * MS);
+    let sent = Sent::default();
+    let inner = trickling(Duration::ZERO, &sent);
     let policy = eager().max_attempts(2).backoff(Backoff::fixed(80 * MS));
     let service = layer(policy).layer(inner);
     send(&service, get()).await.expect("a response");
-    assert_eq!(*sent.lock().expect("no panic"), [0 * MS, 80 * MS]);
+    assert_eq!(*sent.lock().expect("no panic"), [Duration::ZERO, 80 * MS]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn leaves_the_next_attempt_its_time_however_slowly_a_body_drains() {
-    let (inner, sent) = trickling(970 * MS);
+    let sent = Sent::default();
+    let inner = trickling(970 * MS, &sent);
     let policy = eager().total_timeout(SECOND).min_attempt(10 * MS);
     let service = layer(policy).layer(inner);
     assert_ends(service, get(), SECOND, StopReason::DeadlineReached).await;
-    assert_eq!(*sent.lock().expect("no panic"), [0 * MS, 990 * MS]);
+    assert_eq!(*sent.lock().expect("no panic"), [Duration::ZERO, 990 * MS]);
 }
 
 /// A shared budget that takes its time. `None` never answers.
@@ -299,7 +302,7 @@ async fn counts_the_asking_of_a_shared_budget_into_the_wait() {
         let service = layer(policy).budget(slow).layer(script.clone());
         let response = send(&service, get()).await.expect("a response");
         assert_eq!(info(&response).waited, sent * MS);
-        assert_eq!(script.offsets(), [0 * MS, sent * MS]);
+        assert_eq!(script.offsets(), [Duration::ZERO, sent * MS]);
     }
     let slow = Slow {
         after: Some(30 * MS),
@@ -467,7 +470,7 @@ async fn stamps_what_is_left_at_the_moment_of_sending() {
     let (retried, other) = tokio::join!(send(&service, get()), other);
     assert_eq!(retried.expect("a response").status(), 200);
     assert_eq!(other.expect("a response").status(), 200);
-    assert_eq!(script.offsets(), [0 * MS, 5 * MS, 300 * MS]);
+    assert_eq!(script.offsets(), [Duration::ZERO, 5 * MS, 300 * MS]);
     assert_eq!(told(&script), [10_000, 10_000, 9_700]);
 }
 
