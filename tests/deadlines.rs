@@ -332,7 +332,7 @@ async fn counts_the_asking_of_a_shared_budget_that_grants_nothing() {
 #[tokio::test(start_paused = true)]
 async fn sends_nothing_when_a_shared_budget_grants_too_late() {
     for (asking, ends, reason) in [
-        (995, 995, StopReason::DeadlineTooClose),
+        (996, 996, StopReason::DeadlineTooClose),
         (1000, 1000, StopReason::DeadlineReached),
         (3000, 1000, StopReason::DeadlineReached),
     ] {
@@ -708,7 +708,7 @@ async fn explains_a_call_that_ran_out_of_time() {
     assert_eq!(body["attempts"], 1);
     assert_eq!(body["elapsed_ms"], 1000);
     assert_eq!(body["last_status"], serde_json::Value::Null);
-    assert_eq!(body["error_type"], "attempt_timeout");
+    assert_eq!(body["error_type"], "deadline_reached");
     assert_eq!(body["processed"], "unknown");
 }
 
