@@ -1,10 +1,10 @@
 //! What the default budget does to a dependency that is ill, end to end.
 //!
 //! The model is the one that the numbers in the documentation of `TokenBudget` come from: one client
-//! that makes 1000 calls per second at random times, answers after 20 ms on average (here: 10 to
-//! 30 ms, evenly), at most two retries, full jitter of 25 ms x 2^n. Those numbers know no longer
-//! back-off after a 503, so both back-offs are set alike. Whether a request succeeds is decided when
-//! it reaches the server.
+//! that makes 1000 calls per second (here 500, but for the blip) at random times, answers after 20 ms
+//! on average (here 10 to 30 ms, evenly), at most two retries, full jitter of 25 ms x 2^n. Those
+//! numbers know no longer back-off after a 503, so both back-offs are set alike; the default one
+//! would be a second. Whether a request succeeds is decided when it reaches the server.
 //!
 //! Everything goes through the real layer, on paused time. The same server is asked without retries,
 //! and with retries that nothing limits, so that a budget which is not wired in fails the tests.
