@@ -64,6 +64,12 @@ fn told(script: &Script) -> Vec<u64> {
     said.map(|left| left.parse().expect("digits")).collect()
 }
 
+/// Fails where a call that never ended would have the test hang.
+async fn in_an_hour<T>(call: impl Future<Output = T>) -> T {
+    let ended = timeout(3600 * SECOND, call).await;
+    ended.expect("a call that ends")
+}
+
 /// Asserts that the call ends after exactly this time, for this reason.
 async fn assert_ends(
     service: impl Service<Request<Body>, Response = Response<impl Sized>, Error: std::fmt::Debug>
@@ -72,7 +78,7 @@ async fn assert_ends(
     after: Duration,
     reason: StopReason,
 ) {
-    let (response, took) = timed(send(&service, request)).await;
+    let (response, took) = timed(in_an_hour(send(&service, request))).await;
     let response = response.expect("a response");
     assert_eq!(response.status(), 503);
     assert_eq!(exhausted(&response).reason(), reason);
@@ -138,7 +144,7 @@ async fn does_not_wait_for_ever_for_a_service_that_never_gets_ready_again() {
     let script = Script::new([Reply::after_ms(100, Reply::Status(502))]);
     let script = script.readiness([Readiness::Ready, Readiness::Never]);
     let service = layer(steady().total_timeout(5 * SECOND)).layer(script.clone());
-    let (response, took) = timed(send(&service, get())).await;
+    let (response, took) = timed(in_an_hour(send(&service, get()))).await;
     let response = response.expect("a response");
     assert_eq!(took, 5 * SECOND);
     let details = exhausted(&response);
@@ -283,7 +289,7 @@ async fn does_not_wait_for_ever_for_a_shared_budget() {
     let policy = steady().total_timeout(5 * SECOND);
     let policy = policy.on_exhausted(OnExhausted::PassThrough);
     let service = layer(policy).budget(never()).layer(Script::always(502));
-    let (response, took) = timed(send(&service, get())).await;
+    let (response, took) = timed(in_an_hour(send(&service, get()))).await;
     let response = response.expect("a response");
     assert_eq!(took, 5 * SECOND);
     assert_eq!(response.status(), 502);
@@ -321,7 +327,7 @@ async fn counts_the_asking_of_a_shared_budget_that_grants_nothing() {
         };
         let policy = steady().total_timeout(SECOND);
         let service = layer(policy).budget(slow).layer(Script::always(502));
-        let response = send(&service, get()).await.expect("a response");
+        let response = in_an_hour(send(&service, get())).await.expect("a response");
         let details = exhausted(&response);
         assert_eq!((details.elapsed(), details.waited()), (took, took));
         let waits: Vec<_> = details.history().map(|one| one.wait()).collect();

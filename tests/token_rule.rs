@@ -1,10 +1,10 @@
 //! What the default budget does to a dependency that is ill, end to end.
 //!
 //! The model is the one that the numbers in the documentation of `TokenBudget` come from: one client
-//! that makes 1000 calls per second at random times, answers after 20 ms on average (here: 10 to
-//! 30 ms, evenly), at most two retries, full jitter of 25 ms x 2^n. Those numbers know no longer
-//! back-off after a 503, so both back-offs are set alike. Whether a request succeeds is decided when
-//! it reaches the server.
+//! that makes 1000 calls per second (here 500, but for the blip) at random times, answers after 20 ms
+//! on average (here 10 to 30 ms, evenly), at most two retries, full jitter of 25 ms x 2^n. Those
+//! numbers know no longer back-off after a 503, so both back-offs are set alike; the default one
+//! would be a second. Whether a request succeeds is decided when it reaches the server.
 //!
 //! Everything goes through the real layer, on paused time. The same server is asked without retries,
 //! and with retries that nothing limits, so that a budget which is not wired in fails the tests.
@@ -36,7 +36,7 @@ use tower_retry_budget::{
 
 const RPS: f64 = 1000.0;
 
-/// Where what is measured is a share over seconds, half the traffic gives the same figures sooner.
+/// For all but the blip half the traffic gives the same figures, and gives them sooner.
 const HALF_RPS: f64 = RPS / 2.0;
 
 /// Long enough for the budget to know the traffic.
@@ -213,7 +213,7 @@ async fn saves_the_calls_of_a_blip_in_which_every_answer_fails() {
 async fn adds_next_to_nothing_to_the_load_of_a_full_outage() {
     for status in [500, 503] {
         let end = WARM + 10 * SECOND;
-        let outage = run(Rule::Default, RPS, end, down(WARM..end, status)).await;
+        let outage = run(Rule::Default, HALF_RPS, end, down(WARM..end, status)).await;
         let first = outage.load(WARM..WARM + SECOND);
         let ten = outage.load(WARM..end);
         let last = outage.load(WARM + 2 * SECOND..end);
@@ -225,7 +225,7 @@ async fn adds_next_to_nothing_to_the_load_of_a_full_outage() {
         assert!(last <= 1.002, "{last}");
     }
     let end = WARM + SECOND;
-    let outage = run(Rule::Unlimited, RPS, end, down(WARM..end, 500)).await;
+    let outage = run(Rule::Unlimited, HALF_RPS, end, down(WARM..end, 500)).await;
     let unlimited = outage.load(WARM..end);
     row(
         Rule::Unlimited,
