@@ -57,7 +57,10 @@ async fn the_source_is_not_read_during_the_wait() {
         if conn.number == 1 {
             conn.head().await?;
             conn.send(status(503)).await?;
-            return pending().await;
+            // It goes on reading while the retry waits, and there is more to be had.
+            tokio::time::sleep(30 * MS).await;
+            conn.rest().await;
+            return Ok(());
         }
         conn.request().await?;
         conn.send(status(200)).await
@@ -94,7 +97,7 @@ async fn the_source_is_not_read_during_the_wait() {
         panic!("two attempts: {polls:?}");
     };
     assert_eq!(begun, 0);
-    assert!(answered > 0);
+    assert!(answered > 0 && answered < MANY, "{polls:?}");
     assert_eq!(again, answered);
     let requests = wire.requests();
     assert_eq!(requests.len(), 1);

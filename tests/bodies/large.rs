@@ -127,7 +127,8 @@ async fn a_file_is_replayed_byte_for_byte_without_being_kept() {
             );
         }
         assert_eq!(lent.bytes(), 3 * upload.content.len() as u64);
-        assert!(lent.peak() <= 1024 * 1024, "{lent:?}");
+        // What a client buffers: over HTTP/2 a mebibyte for each stream.
+        assert!(lent.peak() <= 2 * 1024 * 1024, "{lent:?}");
     }
 }
 

@@ -104,10 +104,6 @@ impl Wire {
         format!("http://{}/find?q=1", self.address)
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// How many connections were made.
     pub fn connections(&self) -> usize {
         self.log.connections.load(Ordering::SeqCst)
@@ -301,10 +297,6 @@ impl Conn {
     /// Ends the connection with a reset in place of an orderly close.
     pub fn reset(self) -> io::Result<()> {
         self.stream.get_ref().set_zero_linger()
-    }
-
-    pub fn into_stream(self) -> TcpStream {
-        self.stream.into_inner()
     }
 }
 
