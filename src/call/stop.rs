@@ -112,11 +112,9 @@ where
         let exhausted = self.exhausted(reason, now);
         observe::stopped(&self.method, &exhausted);
         let kept = std::mem::take(&mut self.progress.rate_limit);
-        let info = (self.progress.attempts > 1).then(|| self.info(None, now));
+        let info = self.info(None, now);
         let mut response = respond(exhausted, kept, answer, &self.method);
-        if let Some(info) = info {
-            response.extensions_mut().insert(info);
-        }
+        response.extensions_mut().insert(info);
         Ok(response.map(ResponseBody::own))
     }
 

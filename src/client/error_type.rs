@@ -53,7 +53,17 @@ const KNOWN: &[ErrorType] = &[
     #[cfg(feature = "http2")]
     ErrorType::of::<h2::Error>(),
     #[cfg(feature = "reqwest")]
-    ErrorType::of::<::reqwest::Error>(),
+    ErrorType {
+        view: |any| {
+            any.downcast_ref::<::reqwest::Error>()
+                .map(|error| error as _)
+        },
+        // What is kept is logged, and a query string must not be.
+        keep: |slot| {
+            let error = take::<::reqwest::Error>(slot)?;
+            Some(Arc::new(error.without_url()))
+        },
+    },
 ];
 
 /// Sees `value` as an error, if its type is a known one or one of `more`.

@@ -203,8 +203,8 @@ impl History {
 
 /// How many attempts a call took, in the extensions of its response.
 ///
-/// On every response that took more than one attempt, and on the failures of calls that the layer
-/// might have retried but did not.
+/// On every response that took more than one attempt, on every call that was given up, and on the
+/// failures of calls that the layer might have retried but did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryInfo {
