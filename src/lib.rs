@@ -14,7 +14,7 @@
 //!
 //! # Quick start
 //!
-//! Around a client. With reqwest see [`reqwest`](crate::reqwest).
+//! Around a client. For reqwest there is [a module of its own](crate::reqwest).
 //!
 //! ```
 //! use bytes::Bytes;
@@ -89,7 +89,7 @@
 //! The layer's `503` is `application/problem+json` (RFC 9457). Its `reason` is one of
 //! [`StopReason`](reason::StopReason); the same details are in the response's extensions as
 //! [`Exhausted`]. It carries a `Retry-After`, unless repeating the request is not safe.
-//! [`OnExhausted`](policy::OnExhausted) sets the alternatives: the last outcome itself, or no details.
+//! [`OnExhausted`] sets the alternatives: the last outcome itself, or no details.
 //! A call that was not retryable is never touched.
 //!
 //! # Cancel safety
@@ -112,6 +112,8 @@
 //! | `full` | all of them |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// What a feature brings is linked to, and not there without it.
+#![cfg_attr(not(feature = "reqwest"), allow(rustdoc::broken_intra_doc_links))]
 
 pub mod body;
 pub mod budget;

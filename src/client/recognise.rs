@@ -206,17 +206,24 @@ impl Scan {
 
     #[cfg(feature = "reqwest")]
     fn reqwest(&mut self, error: &::reqwest::Error) -> Option<Recognised> {
+        let exchange = find::<hyper::Error>(error);
+        // reqwest's own questions look down the whole chain, and so at what the caller's body failed
+        // with, which may have come from another server.
+        if exchange.is_some_and(hyper::Error::is_user) {
+            return Some(Recognised::permanent("request"));
+        }
         self.connecting |= error.is_connect();
         if error.is_timeout() {
             return Some(self.timeout("timeout"));
         }
-        let permanent = error.is_builder()
-            || error.is_redirect()
-            || error.is_status()
-            || error.is_body()
-            || error.is_decode()
-            || error.is_upgrade();
-        permanent.then(|| Recognised::permanent("request"))
+        if error.is_builder() || error.is_redirect() || error.is_status() || error.is_upgrade() {
+            return Some(Recognised::permanent("request"));
+        }
+        // A response body that somebody below reads: the connection may have broken under it.
+        if (error.is_body() || error.is_decode()) && exchange.is_none() {
+            return Some(Recognised::permanent("body"));
+        }
+        None
     }
 
     fn io(&mut self, error: &io::Error) -> Option<Recognised> {

@@ -77,7 +77,15 @@
 //! # Errors
 //!
 //! Errors are reqwest's own, unless the layer made a response in place of one. A URI that is not absolute
-//! is a builder error, as in reqwest itself.
+//! is a builder error, as in reqwest itself. Connections that were never established are proof that
+//! nothing was processed; time-outs and connections that broke are failures without proof; all else, such
+//! as a redirect loop, a certificate or the caller's own body, is not repeated.
+//!
+//! # reqwest-middleware
+//!
+//! The layer can stand in a chain of `reqwest-middleware`, with [`into_reqwest_request`],
+//! [`into_http_response`] and [`into_reqwest_response`]: `examples/reqwest_middleware.rs` is a page of
+//! code.
 
 mod convert;
 mod send;
