@@ -5,7 +5,7 @@ use crate::{
     body::ResponseBody,
     budget::Key,
     clock,
-    deadline::{Deadline, Inbound, Inherited, Marker, Received, RetryHeaders},
+    deadline::{Inbound, Received, RetryHeaders},
     exhausted::{Details, respond},
     observe,
     reason::{Processed, StopReason},
@@ -31,8 +31,8 @@ use tower_service::Service;
 /// - A handler that runs is cut off at the deadline, less a reserve for the way of the answer: 5 %
 ///   of the time left, at least 2 and at most 50 ms.
 /// - Deadline and ownership become the task's own: every client layer that is called in it inherits
-///   them (see [`Deadline::scope`] for spawned tasks). They are in the request's extensions as
-///   [`Inherited`] too.
+///   them (see [`Deadline::scope`](crate::Deadline::scope) for spawned tasks). They are in the
+///   request's extensions as [`Inherited`](crate::deadline::Inherited) too.
 /// - When a call that the handler made was given up, and the handler answers with a 5xx, the caller
 ///   is told so in [`x-retry-exhausted`](crate::deadline::RETRY_EXHAUSTED), if it said that it
 ///   retries.
@@ -230,47 +230,34 @@ where
 
 impl Served {
     fn answered<R>(&self, response: Response<R>) -> Response<ResponseBody<R>> {
-        let covered = self.deadline.filter(|_| self.inbound.covers_body);
-        let mut response = response.map(|body| match covered {
-            Some(deadline) => ResponseBody::until(body, deadline),
-            None => ResponseBody::inner(body),
-        });
-        self.inbound.tell(&self.received, &mut response);
-        response
+        let response = response.map(ResponseBody::inner);
+        self.inbound.answer(&self.received, response)
     }
 
     /// The answer to a request that was cut off, or over before it began.
     fn over<R>(&self, attempts: u32) -> Response<ResponseBody<R>> {
-        let elapsed = clock::now().saturating_duration_since(self.started);
-        let reason = StopReason::DeadlineReached;
+        let started = attempts > 0;
         let exhausted = Exhausted::new(Details {
-            reason,
-            dependency: Key::from_static("handlers"),
             attempts,
-            max_attempts: 1,
-            processed: if attempts == 0 {
-                Processed::No
-            } else {
+            elapsed: clock::now().saturating_duration_since(self.started),
+            retryable: !started || self.method.is_idempotent(),
+            processed: if started {
                 Processed::Unknown
+            } else {
+                Processed::No
             },
-            elapsed,
-            ..Details::default()
+            ..Details::new(StopReason::DeadlineReached, Key::from_static("handlers"))
         });
         observe::stopped(&self.method, &exhausted);
-        self.received.scope.note(Marker {
-            reason,
-            attempts,
-            elapsed,
-        });
+        self.received.scope.note(exhausted.marker());
         let answer = if self.inbound.edge {
             OnExhausted::Terse
         } else {
             OnExhausted::Respond
         };
         let response = respond(exhausted, HeaderMap::new(), answer, &self.method);
-        let mut response = response.map(ResponseBody::own);
-        self.inbound.tell(&self.received, &mut response);
-        response
+        let response = response.map(ResponseBody::own);
+        self.inbound.answer(&self.received, response)
     }
 }
 

@@ -1,8 +1,8 @@
 use crate::{
     body::ReplayMemory,
     budget::{Budget, Key, TokenBudget},
-    deadline_layer::DeadlineLayer,
     deadline::{Inbound, LayeredRetries, RetryHeaders},
+    deadline_layer::DeadlineLayer,
     policy::{RetryPolicy, Side},
     service::RetryBudget,
     shared::{KeyScope, Shared},

@@ -122,6 +122,7 @@ mod client;
 mod clock;
 mod config_error;
 pub mod deadline;
+mod deadline_layer;
 mod decide;
 mod drain;
 mod exhausted;
@@ -142,6 +143,7 @@ pub use self::client::reqwest;
 pub use self::{
     config_error::ConfigError,
     deadline::Deadline,
+    deadline_layer::{DeadlineFuture, DeadlineLayer, DeadlineService},
     exhausted::{AttemptRecord, Exhausted, RetryInfo},
     layer::RetryBudgetLayer,
     policy::{OnExhausted, RetryPolicy},

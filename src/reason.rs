@@ -49,7 +49,10 @@ impl StopReason {
 
     /// Finds the reason that [`as_str`](Self::as_str) writes like this.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|reason| reason.as_str() == name)
     }
 
     /// Whether a layer above, told of this reason, does not retry either.

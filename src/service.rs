@@ -2,7 +2,7 @@ use crate::{
     body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
     call::{Again, Call, Progress},
     clock,
-    deadline::{Deadline, LEAST_REMAINING},
+    deadline::{Deadline, LEAST_REMAINING, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
     future::ResponseFuture,
     observe,
@@ -16,7 +16,7 @@ use http_body::Body;
 use std::{
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tower_service::Service;
 
@@ -71,15 +71,26 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let now = clock::now();
         let (mut head, body) = request.into_parts();
+        let inbound = self.shared.inbound.as_ref();
+        let received = inbound.map(|inbound| inbound.receive(&mut head, now));
+        let scope = match &received {
+            Some(received) => Some(received.scope.clone()),
+            None => Scope::inherited(&head),
+        };
+        let above = self.above(&head, scope.as_ref());
         let policy = self.policy(&mut head);
         let side = self.shared.side;
         let idempotent = policy.is_idempotent(&head, side);
-        let class = class(&head, &policy, idempotent);
+        let class = match above {
+            Some(_) => ReplayClass::Never(SkipReason::OwnedAbove),
+            None => class(&head, &policy, idempotent),
+        };
         let key = self.shared.keys.key(&head.uri);
         let span = observe::call_span(&head.method, &key, policy.max_attempts());
         let factory = head.extensions.remove::<BodyFactory>();
         let fits = factory.is_some() || fits(&body, policy.replay_limit());
-        let deadline = deadline(&head, policy.total_timeout(side), class, fits, now);
+        let total = total_timeout(policy.total_timeout(side), class, fits);
+        let deadline = deadline(&head, scope.as_ref(), total, now);
         let instance = policy.instance(&head);
         let mut call = Call {
             key,
@@ -90,6 +101,10 @@ where
             again: None,
             started: now,
             deadline,
+            tells: self.tells(&head),
+            scope,
+            received,
+            above,
             progress: Progress::new(now),
             policy,
             shared: Arc::clone(&self.shared),
@@ -112,9 +127,12 @@ where
             }
         };
         call.begin_attempt(&mut head.headers, now);
+        if template.is_some() {
+            head.extensions.insert(RetriedAbove);
+        }
         let future = {
             let _inside = span.enter();
-            self.inner.call(Request::from_parts(head, body))
+            call.inside(|| self.inner.call(Request::from_parts(head, body)))
         };
         call.again = template.map(|template| Again {
             service: self.inner.clone(),
@@ -130,6 +148,22 @@ impl<S> RetryBudget<S> {
             .remove::<RetryPolicy>()
             .or_else(|| self.shared.policy_fn.as_ref()?(head))
             .unwrap_or_else(|| self.shared.policy.clone())
+    }
+
+    /// Who retries the request, when that is not this layer.
+    fn above(&self, head: &Parts, scope: Option<&Scope>) -> Option<Ownership> {
+        if head.extensions.get::<RetriedAbove>().is_some() {
+            return Some(Ownership::Told);
+        }
+        let attempt = scope.and_then(Scope::attempt);
+        let skipped = attempt.filter(|attempt| self.shared.layered.skips(*attempt));
+        skipped.map(Ownership::Attempt)
+    }
+
+    /// Whether the host that the request goes to is told of deadlines and retries.
+    fn tells(&self, head: &Parts) -> bool {
+        let propagate_to = self.shared.propagate_to.as_ref();
+        propagate_to.is_none_or(|tell| tell(&head.uri))
     }
 }
 
@@ -157,21 +191,25 @@ fn fits(body: &impl Body, limit: usize) -> bool {
     upper.is_some_and(|upper| usize::try_from(upper).is_ok_and(|upper| upper <= limit))
 }
 
-/// The earliest of the policy's and the request's own.
-fn deadline(
-    head: &Parts,
-    total: TotalTimeout,
-    class: ReplayClass,
-    fits: bool,
-    now: Instant,
-) -> Option<Instant> {
-    let total = match total {
+/// How long the policy lets the call take.
+fn total_timeout(total: TotalTimeout, class: ReplayClass, fits: bool) -> Option<Duration> {
+    match total {
         TotalTimeout::Always(limit) => Some(limit),
         TotalTimeout::WhenReplayable(limit) if class == ReplayClass::Full && fits => Some(limit),
         TotalTimeout::WhenReplayable(_) | TotalTimeout::Never => None,
-    };
+    }
+}
+
+/// The earliest of the policy's, the request's own and the inherited one.
+fn deadline(
+    head: &Parts,
+    scope: Option<&Scope>,
+    total: Option<Duration>,
+    now: Instant,
+) -> Option<Instant> {
     let total = total.and_then(|limit| now.checked_add(limit));
     let own = head.extensions.get::<Deadline>().copied();
     let own = own.and_then(Deadline::instant);
-    total.into_iter().chain(own).min()
+    let inherited = scope.and_then(Scope::deadline);
+    total.into_iter().chain(own).chain(inherited).min()
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     body::{BoxError, Replay, ReplayBody},
+    deadline::RetriedAbove,
     policy::RequestView,
 };
 use http::{HeaderName, Request, request::Parts};
@@ -42,6 +43,8 @@ where
 {
     /// The request of the next attempt. `last` when none can follow it.
     pub(crate) fn request(&mut self, last: bool) -> Request<ReplayBody<B>> {
-        Request::from_parts(self.head.clone(), self.body.next(last))
+        let mut request = Request::from_parts(self.head.clone(), self.body.next(last));
+        request.extensions_mut().insert(RetriedAbove);
+        request
     }
 }

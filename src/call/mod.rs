@@ -11,7 +11,7 @@ use crate::{
     budget::{Key, Permit},
     client::KeptError,
     clock,
-    deadline::LEAST_REMAINING,
+    deadline::{LEAST_REMAINING, Ownership, Received, RetryAttempt, Scope},
     decide::ReplayClass,
     drain,
     exhausted::{Ending, History},
@@ -29,6 +29,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tower_service::Service;
 
 /// The answer of a call.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -76,6 +77,15 @@ pub(crate) struct Call<S, B> {
     pub(crate) again: Option<Again<S, B>>,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
+    /// What the call inherited: on the client side from the request that is being served, around
+    /// handlers from the one that it serves.
+    pub(crate) scope: Option<Scope>,
+    /// The request that the call serves, around handlers.
+    pub(crate) received: Option<Received>,
+    /// Who retries the call, when that is not this layer.
+    pub(crate) above: Option<Ownership>,
+    /// Whether the next hop is told of deadlines and retries.
+    pub(crate) tells: bool,
     pub(crate) progress: Progress,
 }
 
@@ -190,10 +200,56 @@ impl<S, B> Call<S, B> {
         let own = self.policy.attempt_timeout(progress.attempts, remaining);
         let own = own.and_then(|limit| now.checked_add(limit));
         progress.attempt_limit = own.into_iter().chain(self.deadline).min();
-        let max = self.policy.max_attempts();
-        let number = (self.class == ReplayClass::Full).then_some((progress.attempts, max));
         let left = progress.attempt_limit.map(|limit| limit - now);
-        self.shared.headers.stamp(headers, left, number);
+        let attempt = RetryAttempt::new(progress.attempts, self.policy.max_attempts());
+        let ownership = match self.above {
+            Some(above) => above,
+            None if self.class == ReplayClass::Full => Ownership::Attempt(attempt),
+            None => Ownership::Nobody,
+        };
+        if let Some(received) = &mut self.received {
+            // A handler is told through its scope; it sees the headers as they came.
+            if self.class == ReplayClass::Full {
+                received.scope = received.scope.owned_by(attempt);
+            }
+        } else if self.tells {
+            self.shared.headers.stamp(headers, left, ownership);
+        } else {
+            self.shared.headers.strip(headers);
+        }
+    }
+
+    /// Sends the request of a later attempt.
+    pub(crate) fn send(&mut self, request: Request<ReplayBody<B>>) -> S::Future
+    where
+        S: Service<Request<ReplayBody<B>>>,
+    {
+        match self
+            .received
+            .as_ref()
+            .map(|received| received.scope.clone())
+        {
+            Some(scope) => scope.enter(|| self.service().call(request)),
+            None => self.service().call(request),
+        }
+    }
+
+    /// Runs the inner service's work: a handler's, in the scope of the request that it serves.
+    pub(crate) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.received {
+            Some(received) => received.scope.enter(work),
+            None => work(),
+        }
+    }
+
+    /// Sends an answer on its way.
+    pub(crate) fn finish<R, E>(&self, answer: Answer<R, E>) -> Answer<R, E> {
+        match (&self.received, &self.shared.inbound) {
+            (Some(received), Some(inbound)) => {
+                answer.map(|response| inbound.answer(received, response))
+            }
+            _ => answer,
+        }
     }
 
     /// Whether there is still time for the retry that stands.

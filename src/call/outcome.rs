@@ -3,14 +3,16 @@
 
 use super::{Call, Ended, Pending, Step};
 use crate::{
+    Exhausted,
     body::BoxError,
     budget::{Permit, Withdrawal},
     client, clock,
+    deadline::{Ownership, RetryAttempt, Scope},
     decide::{Decision, HINT_SPREAD, Situation, decide},
     exhausted::{AttemptRecord, Ending},
     observe,
     policy::{ErrorView, Outcome, ResponseView, ResultView, Verdict, retry_after::Hint},
-    reason::{Cause, Processed, StopReason},
+    reason::{Cause, Processed, SkipReason, StopReason},
 };
 use http_body::Body;
 use std::{
@@ -39,6 +41,10 @@ where
         }
         if verdict.is_local_overload() && self.progress.attempts > 1 {
             return self.stop(StopReason::Overloaded, Some(ended), now);
+        }
+        if self.is_given_up_below(&ended) {
+            let skip = SkipReason::FinalAnswer;
+            return Step::Answer(self.let_stand(ended, Some(skip), now));
         }
         let hint = self.hint(&ended, &verdict, now);
         match self.decide(&verdict, hint, now) {
@@ -100,7 +106,7 @@ where
     /// Tells the budget of the attempt that ended: a first one fills it, a retry settles its permit.
     /// What was refused within this process never reached the dependency, and counts as neither.
     fn settle(&mut self, verdict: &Verdict, now: Instant) {
-        if self.progress.attempts == 1 && !verdict.is_local_overload() {
+        if self.deposits() && !verdict.is_local_overload() {
             let failed = verdict.earns_nothing();
             self.shared.budget.deposit(&self.key, failed, now);
         }
@@ -110,6 +116,34 @@ where
             // Dropped, it counts as failed.
             _ => {}
         }
+    }
+
+    /// Whether the attempt that ended fills the budget: the first one does, unless the call is itself
+    /// somebody's retry, or a layer outside in this stack counts it.
+    fn deposits(&self) -> bool {
+        let inherited = self.scope.as_ref().and_then(Scope::attempt);
+        self.progress.attempts == 1
+            && self.above != Some(Ownership::Told)
+            && !inherited.is_some_and(RetryAttempt::is_retry)
+    }
+
+    /// Whether the layer below gave up for a reason that leaves nothing to gain from asking again.
+    fn is_given_up_below<R, E>(&self, ended: &Ended<R, E>) -> bool {
+        let Ended::Response(response) = ended else {
+            return false;
+        };
+        if !response.status().is_server_error() {
+            return false;
+        }
+        let in_stack = response.extensions().get().map(Exhausted::marker);
+        let marker = in_stack.or_else(|| self.shared.headers.marker(response.headers()));
+        let Some(marker) = marker.filter(|marker| marker.reason.forbids_retry_above()) else {
+            return false;
+        };
+        if let Some(scope) = &self.scope {
+            scope.note(marker);
+        }
+        true
     }
 
     /// Notes how the attempt ended, for whoever asks later.

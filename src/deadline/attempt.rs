@@ -102,9 +102,15 @@ mod tests {
     #[test]
     fn reads_an_item_with_its_parameter() {
         assert_eq!(parse("2;max=3"), Some(RetryAttempt::new(2, 3)));
-        assert_eq!(parse(" 1 ; max=3").is_some_and(RetryAttempt::is_owned), false);
+        assert_eq!(
+            parse(" 1 ; max=3").is_some_and(RetryAttempt::is_owned),
+            false
+        );
         let alone = parse("1").expect("a valid item");
-        assert_eq!((alone.number(), alone.max(), alone.is_owned()), (1, None, false));
+        assert_eq!(
+            (alone.number(), alone.max(), alone.is_owned()),
+            (1, None, false)
+        );
         assert!(parse("1;max=2").is_some_and(RetryAttempt::is_owned));
         assert!(parse("2").is_some_and(RetryAttempt::is_owned));
         assert!(!parse("1;max=1").is_some_and(RetryAttempt::is_owned));
@@ -115,7 +121,9 @@ mod tests {
 
     #[test]
     fn reads_nothing_else() {
-        for malformed in ["", "0", "-1", "+1", "1e3", "1.0", "two", "\"2\"", "2, 3", "2;", "2;max="] {
+        for malformed in [
+            "", "0", "-1", "+1", "1e3", "1.0", "two", "\"2\"", "2, 3", "2;", "2;max=",
+        ] {
             assert_eq!(parse(malformed), None, "{malformed:?}");
         }
         assert_eq!(parse(&"1".repeat(10_000)), None);
@@ -127,7 +135,10 @@ mod tests {
         for line in ["junk", "1;max=1", "3;max=3", "1;max=9"] {
             headers.append(RETRY_ATTEMPT, HeaderValue::from_static(line));
         }
-        assert_eq!(RetryAttempt::read(&headers, &RETRY_ATTEMPT), Some(RetryAttempt::new(3, 3)));
+        assert_eq!(
+            RetryAttempt::read(&headers, &RETRY_ATTEMPT),
+            Some(RetryAttempt::new(3, 3))
+        );
     }
 
     proptest! {

@@ -1,5 +1,5 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
 /// A header that carries the time left, and how it is written.
 ///
@@ -183,11 +183,16 @@ mod tests {
     fn reads_digits_and_nothing_else() {
         let header = DeadlineHeader::default();
         assert_eq!(header.parse(&value("0")), Some(Duration::ZERO));
-        assert_eq!(header.parse(&value(" 007 ")), Some(Duration::from_millis(7)));
+        assert_eq!(
+            header.parse(&value(" 007 ")),
+            Some(Duration::from_millis(7))
+        );
         let endless = value(&"9".repeat(10_000));
         let longest = Some(Duration::from_millis(u64::MAX));
         assert_eq!(header.parse(&endless), longest);
-        for malformed in ["", " ", "-1", "+1", "1e3", "1.5", "12abc", "1 2", "0x1", "1,2"] {
+        for malformed in [
+            "", " ", "-1", "+1", "1e3", "1.5", "12abc", "1 2", "0x1", "1,2",
+        ] {
             assert_eq!(header.parse(&value(malformed)), None, "{malformed:?}");
         }
         let bytes = HeaderValue::from_bytes(b"1\xE4").expect("a valid value");
@@ -219,9 +224,15 @@ mod tests {
         assert_eq!(read(&headers, &known), Remaining::Malformed);
         headers.append(DEADLINE_REMAINING_MS, value("300"));
         headers.append(DEADLINE_REMAINING_MS, value("-1"));
-        assert_eq!(read(&headers, &known), Remaining::Left(Duration::from_millis(300)));
+        assert_eq!(
+            read(&headers, &known),
+            Remaining::Left(Duration::from_millis(300))
+        );
         headers.append("grpc-timeout", value("20m"));
-        assert_eq!(read(&headers, &known), Remaining::Left(Duration::from_millis(20)));
+        assert_eq!(
+            read(&headers, &known),
+            Remaining::Left(Duration::from_millis(20))
+        );
     }
 
     proptest! {

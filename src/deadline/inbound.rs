@@ -5,7 +5,7 @@ use super::{
     codec::{self, Remaining},
     scope::Scope,
 };
-use crate::observe;
+use crate::{body::ResponseBody, observe};
 use http::{Response, request::Parts};
 use std::time::{Duration, Instant};
 
@@ -107,16 +107,24 @@ impl Inbound {
         }
     }
 
-    /// Tells the caller that a call was given up, or hides it from one who did not ask.
-    pub(crate) fn tell<R>(&self, received: &Received, response: &mut Response<R>) {
-        let Some(name) = &self.headers.exhausted else {
-            return;
-        };
-        let failed = response.status().is_server_error();
-        if !received.tells || !failed {
-            response.headers_mut().remove(name);
-        } else if let Some(marker) = received.scope.noted() {
-            response.headers_mut().insert(name.clone(), marker.write());
+    /// Sends a response on its way: covered by the deadline if it is to be, and telling the caller
+    /// that a call was given up if that asked.
+    pub(crate) fn answer<R>(
+        &self,
+        received: &Received,
+        mut response: Response<ResponseBody<R>>,
+    ) -> Response<ResponseBody<R>> {
+        if let Some(name) = &self.headers.exhausted {
+            let failed = response.status().is_server_error();
+            if !received.tells || !failed {
+                response.headers_mut().remove(name);
+            } else if let Some(marker) = received.scope.noted() {
+                response.headers_mut().insert(name.clone(), marker.write());
+            }
+        }
+        match received.scope.deadline() {
+            Some(deadline) if self.covers_body => response.map(|body| body.until(deadline)),
+            _ => response,
         }
     }
 }

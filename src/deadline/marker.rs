@@ -86,7 +86,11 @@ mod tests {
             };
             let mut headers = HeaderMap::new();
             headers.append(RETRY_EXHAUSTED, marker.write());
-            assert_eq!(forbids_retry(&headers), reason.forbids_retry_above(), "{reason}");
+            assert_eq!(
+                forbids_retry(&headers),
+                reason.forbids_retry_above(),
+                "{reason}"
+            );
         }
         assert!(forbids("reason=budget"));
         assert!(forbids("attempts=1, reason=max_attempts;x=1, new"));
@@ -95,8 +99,17 @@ mod tests {
 
     #[test]
     fn says_nothing_when_it_cannot_be_read() {
-        let malformed = ["", "reason", "reason=\"budget\"", "reason=(budget)", "reason=no_such"];
-        for value in malformed.into_iter().chain(["reason=budget,", "Reason=budget", "budget"]) {
+        let malformed = [
+            "",
+            "reason",
+            "reason=\"budget\"",
+            "reason=(budget)",
+            "reason=no_such",
+        ];
+        for value in malformed
+            .into_iter()
+            .chain(["reason=budget,", "Reason=budget", "budget"])
+        {
             assert!(!forbids(value), "{value:?}");
         }
         assert!(!forbids(&"9".repeat(10_000)));

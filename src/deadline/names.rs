@@ -1,6 +1,6 @@
 use super::{
-    DEADLINE_REMAINING_MS, DeadlineHeader, LEAST_REMAINING, Marker, RETRY_ATTEMPT,
-    RETRY_EXHAUSTED, RetryAttempt,
+    DEADLINE_REMAINING_MS, DeadlineHeader, LEAST_REMAINING, Marker, RETRY_ATTEMPT, RETRY_EXHAUSTED,
+    RetryAttempt,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{borrow::Cow, time::Duration};
