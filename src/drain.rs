@@ -47,8 +47,9 @@ impl<R: Body> Drain<R> {
             let Some(Ok(frame)) = ready!(this.body.as_mut().poll_frame(cx)) else {
                 break;
             };
-            let read = frame.data_ref().map_or(0, Buf::remaining);
-            match this.left.checked_sub(read as u64) {
+            // A frame without data costs too: there may be no end of them.
+            let cost = frame.data_ref().map_or(0, Buf::remaining).max(1);
+            match this.left.checked_sub(cost as u64) {
                 Some(left) => *this.left = left,
                 None => break,
             }

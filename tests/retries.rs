@@ -225,3 +225,19 @@ async fn tells_the_server_how_much_time_is_left_and_which_attempt_it_sees() {
     assert_eq!(seen[1].header("x-deadline-remaining-ms"), Some("9490"));
     assert_eq!(seen[1].header("x-retry-attempt"), Some("2;max=3"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn sends_a_retry_whose_wait_fills_all_the_time_there_is() {
+    // The hint fits, and the spread on top of it is cut to what the deadline leaves. A timer fires
+    // late, in whole milliseconds; begin between two of them.
+    let policy = steady().total_timeout(1_020 * MS).build();
+    let service = layer().policy(policy.expect("a valid policy"));
+    tokio::time::advance(MS / 3).await;
+    for _ in 0..20 {
+        let service = service
+            .clone()
+            .layer(Script::new([Reply::retry_after(503, "1")]));
+        let response = send(&service, get()).await.expect("a response");
+        assert_eq!(response.status(), 200);
+    }
+}

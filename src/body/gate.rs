@@ -12,6 +12,7 @@ pub(super) struct Gate(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
+    failed: bool,
     waker: Option<Waker>,
 }
 
@@ -37,6 +38,16 @@ impl Gate {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Notes that the source of the body failed.
+    pub(super) fn fail(&self) {
+        self.lock().failed = true;
+    }
+
+    /// Whether the source of the body failed: the error is the attempt's own, and no other follows.
+    pub(super) fn has_failed(&self) -> bool {
+        self.lock().failed
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

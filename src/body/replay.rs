@@ -68,7 +68,10 @@ where
         match &mut self.kind {
             Kind::Empty => true,
             Kind::Kept(shared) => shared.is_replayable(),
-            Kind::Made { make, ready, .. } => {
+            Kind::Made { make, ready, gate } => {
+                if gate.has_failed() {
+                    return false;
+                }
                 if ready.is_none() {
                     *ready = make.call();
                 }

@@ -116,9 +116,12 @@ where
         let polled = match inner.as_mut().project() {
             InnerProj::Direct { body, gate } => match gate {
                 Some(gate) if !gate.is_open(cx) => Poll::Ready(Some(Err(Superseded.into()))),
-                _ => {
-                    return body
-                        .poll_frame(cx)
+                gate => {
+                    let next = body.poll_frame(cx);
+                    if let (Some(gate), Poll::Ready(Some(Err(_)))) = (gate, &next) {
+                        gate.fail();
+                    }
+                    return next
                         .map(|next| next.map(|next| next.map(into_bytes).map_err(Into::into)));
                 }
             },

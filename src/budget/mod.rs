@@ -48,6 +48,9 @@ pub enum Withdrawal {
     /// The retry may not be sent, and this is the reason that the caller is told.
     Denied(StopReason),
     /// A shared store is being asked. Dropping the future withdraws nothing.
+    ///
+    /// The future has to end by itself, soon and whatever the store does: only the deadline of the
+    /// call ends it otherwise, and a call need not have one.
     Pending(Pin<Box<dyn Future<Output = Result<Permit, StopReason>> + Send>>),
 }
 

@@ -253,11 +253,14 @@ impl<S, B> Call<S, B> {
     }
 
     /// Whether there is still time for the retry that stands.
+    ///
+    /// Its wait was planned to leave `min_attempt`, and may have been stretched to leave no more. Half
+    /// of it has to do when the time comes: timers fire in whole milliseconds, and late.
     fn too_late(&self, now: Instant) -> Option<StopReason> {
         let remaining = self.remaining(now)?;
         if remaining < LEAST_REMAINING {
             Some(StopReason::DeadlineReached)
-        } else if remaining < self.policy.min_attempt() {
+        } else if remaining < self.policy.min_attempt() / 2 {
             Some(StopReason::DeadlineTooClose)
         } else {
             None

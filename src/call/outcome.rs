@@ -68,9 +68,15 @@ where
         answer: Result<Permit, StopReason>,
         ended: Ended<R, E>,
     ) -> Step<R, E> {
-        match answer {
-            Ok(permit) => self.granted(permit, ended),
-            Err(reason) => self.stop(reason, Some(ended), clock::now()),
+        let now = clock::now();
+        match (answer, self.too_late(now)) {
+            (Ok(permit), None) => self.granted(permit, ended),
+            // The asking took so long that nothing can be sent any more. The outcome is still here.
+            (Ok(permit), Some(reason)) => {
+                permit.give_back(now);
+                self.stop(reason, Some(ended), now)
+            }
+            (Err(reason), _) => self.stop(reason, Some(ended), now),
         }
     }
 
@@ -173,6 +179,7 @@ where
         let progress = &mut self.progress;
         progress.last = ending;
         progress.last_error = None;
+        progress.rate_limit.clear();
         if verdict.processed() != Processed::No {
             progress.processed = Processed::Unknown;
         }

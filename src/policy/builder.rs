@@ -166,6 +166,9 @@ impl RetryPolicyBuilder {
     }
 
     /// Sets the least time that must be left for a retry after its wait. 10 ms by default.
+    ///
+    /// Waits are planned so that it is left. A retry whose wait took longer, because a timer was late
+    /// or the inner service was not ready, is still sent while half of it is left.
     pub fn min_attempt(mut self, least: Duration) -> Self {
         self.settings.min_attempt = least;
         self

@@ -49,8 +49,9 @@ impl Verdict {
         Self::of(Kind::FinalError)
     }
 
+    /// Turned away inside this process, so nothing was processed.
     pub(crate) const fn local_overload() -> Self {
-        Self::of(Kind::LocalOverload)
+        Self::of(Kind::LocalOverload).unprocessed()
     }
 
     const fn of(kind: Kind) -> Self {

@@ -2,7 +2,14 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::missing_panics_doc)]
 
+pub mod client;
+pub mod h2;
+pub mod ledger;
+pub mod log;
+pub mod origin;
 pub mod script;
+pub mod source;
+pub mod wire;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -50,6 +57,14 @@ where
     S: Service<http::Request<B>> + Clone,
 {
     service.clone().oneshot(request).await
+}
+
+/// Readies this very instance and calls it.
+pub async fn call<S, B>(service: &mut S, request: http::Request<B>) -> Result<S::Response, S::Error>
+where
+    S: Service<http::Request<B>>,
+{
+    service.ready().await?.call(request).await
 }
 
 pub fn exhausted<B>(response: &http::Response<B>) -> &Exhausted {

@@ -185,7 +185,9 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        match lock(&self.shared.readiness).pop_front() {
+        // Apart from the match, which would hold the lock to its end.
+        let next = lock(&self.shared.readiness).pop_front();
+        match next {
             Some(Readiness::Error(error)) => return Poll::Ready(Err(error)),
             Some(Readiness::Never) => {
                 lock(&self.shared.readiness).push_front(Readiness::Never);
