@@ -80,10 +80,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .get::<RetryInfo>()
         .ok_or("no RetryInfo")?;
     println!("GET  /saved/2  -> {}", response.status());
-    println!(
-        "     {} attempts, {:?} of waiting",
-        info.attempts, info.waited
-    );
+    let waited = info.waited.as_millis();
+    println!("     {} attempts, {waited} ms of waiting", info.attempts);
     assert_eq!((response.status().as_u16(), info.attempts), (200, 3));
     assert_eq!(sent("saved"), 3);
 

@@ -1,36 +1,35 @@
 //! A call that is dropped sends nothing more, gives back what was not sent, and leaves nothing
-//! behind, whatever it was doing. And the paths on which a call waits for something: a place, a
-//! shared budget.
+//! behind, whatever it was doing.
 
 mod support;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use std::{
     collections::VecDeque,
     convert::Infallible,
     future::Future,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
+    time::Duration,
 };
 use support::{
     BoxError, MS, SECOND, exhausted, get, info,
     ledger::{Answer, Ledger},
-    request,
     script::{Reply, Script},
-    send, steady, text, timed,
+    send, steady, timed,
 };
 use tokio::{sync::Semaphore, time::advance};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, util::BoxCloneService};
 use tower_retry_budget::{
-    Deadline, OnExhausted, RetryBudgetLayer, RetryPolicy,
-    body::ResponseBody,
+    Deadline, RetryBudgetLayer,
+    body::{ReplayBody, ResponseBody, Superseded},
     reason::{Cause, RetryOutcome, StopReason},
 };
 
@@ -353,7 +352,9 @@ async fn leaves_nothing_behind_of_an_answer_that_nobody_fetched() {
 async fn leaves_nothing_behind_of_a_refusal_that_nobody_fetched() {
     let scene = Scene::new([0_u16; 0], []);
     let mut request = scene.upload();
-    request.extensions_mut().insert(Deadline::after(0 * MS));
+    request
+        .extensions_mut()
+        .insert(Deadline::after(Duration::ZERO));
     let call = scene.call(request).await;
     assert_eq!(scene.script.count(), 0);
     assert_eq!(scene.permits.available_permits(), 1);
@@ -502,144 +503,6 @@ async fn without_places_nothing_is_retried() {
     assert_eq!(response.status(), 200);
 }
 
-/// A shared budget is asked once, with this answer, by a call that fails once with a `502`.
-async fn asked(
-    answer: Answer,
-    policy: RetryPolicy,
-    deadline: Option<Deadline>,
-) -> (Script, Arc<Ledger>, Response<ResponseBody<support::Body>>) {
-    let ledger = Ledger::new([answer]);
-    let script = Script::new([502]);
-    let service = tight(&ledger).policy(policy).layer(script.clone());
-    let mut request = request("PUT", "abc");
-    if let Some(deadline) = deadline {
-        request.extensions_mut().insert(deadline);
-    }
-    let response = send(&service, request).await.expect("a response");
-    (script, ledger, response)
-}
-
-fn passing_through() -> RetryPolicy {
-    let policy = steady().on_exhausted(OnExhausted::PassThrough);
-    policy.build().expect("a valid policy")
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_time_a_shared_budget_takes_counts_into_the_wait() {
-    for (asking, sent) in [(0, 10), (4, 10), (10, 10), (40, 40)] {
-        let policy = steady().build().expect("a valid policy");
-        let (script, ledger, response) = asked(Answer::granted_after(asking), policy, None).await;
-        assert_eq!(response.status(), 200);
-        assert_eq!(script.offsets(), [0 * MS, sent * MS]);
-        assert_eq!(info(&response).waited, sent * MS);
-        assert_eq!(ledger.settled(), [RetryOutcome::Succeeded]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_denial_by_a_shared_budget_ends_the_call() {
-    let denied = || Answer::denied_after(4, StopReason::FleetBudget);
-    let policy = steady().build().expect("a valid policy");
-    let (script, ledger, response) = asked(denied(), policy, None).await;
-    assert_eq!(response.status(), 503);
-    assert_eq!(exhausted(&response).reason(), StopReason::FleetBudget);
-    assert_eq!(exhausted(&response).elapsed(), 4 * MS);
-    assert_eq!(exhausted(&response).waited(), 0 * MS);
-    assert_eq!(script.count(), 1);
-    assert!(ledger.settled().is_empty());
-
-    // The outcome is still in hand.
-    let (_, _, response) = asked(denied(), passing_through(), None).await;
-    assert_eq!(response.status(), 502);
-    assert_eq!(exhausted(&response).reason(), StopReason::FleetBudget);
-    assert_eq!(text(response).await, "status 502");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_denial_on_the_spot_ends_the_call() {
-    let denied = Answer::Deny(StopReason::FleetBudget);
-    let (_, ledger, response) = asked(denied, passing_through(), None).await;
-    assert_eq!(exhausted(&response).reason(), StopReason::FleetBudget);
-    assert_eq!(exhausted(&response).elapsed(), 0 * MS);
-    assert_eq!(text(response).await, "status 502");
-    assert!(ledger.settled().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_shared_budget_that_never_answers_is_asked_until_the_deadline() {
-    let deadline = || Some(Deadline::after(200 * MS));
-    let policy = steady().build().expect("a valid policy");
-    let (response, took) = timed(asked(Answer::Never, policy, deadline())).await;
-    let (script, ledger, response) = response;
-    assert_eq!(took, 200 * MS);
-    assert_eq!(exhausted(&response).reason(), StopReason::DeadlineReached);
-    assert_eq!((script.count(), ledger.asking()), (1, 0));
-    assert!(ledger.settled().is_empty());
-
-    let (_, _, response) = asked(Answer::Never, passing_through(), deadline()).await;
-    assert_eq!(response.status(), 502);
-    assert_eq!(text(response).await, "status 502");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_retry_granted_too_late_is_given_back_and_not_sent() {
-    // Granted 5 ms before the deadline: less than `min_attempt`.
-    for policy in [steady().build().expect("a valid policy"), passing_through()] {
-        let deadline = Some(Deadline::after(100 * MS));
-        let late = Answer::granted_after(95);
-        let (answer, took) = timed(asked(late, policy.clone(), deadline)).await;
-        let (script, ledger, response) = answer;
-        assert_eq!(exhausted(&response).reason(), StopReason::DeadlineTooClose);
-        assert_eq!(took, 95 * MS);
-        assert_eq!(script.count(), 1);
-        assert_eq!(ledger.settled(), [RetryOutcome::NotSent]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_retry_granted_too_late_leaves_the_outcome_in_hand() {
-    let deadline = Some(Deadline::after(100 * MS));
-    let late = Answer::granted_after(95);
-    let (_, ledger, response) = asked(late, passing_through(), deadline).await;
-    assert_eq!(response.status(), 502);
-    assert_eq!(exhausted(&response).reason(), StopReason::DeadlineTooClose);
-    assert_eq!(text(response).await, "status 502");
-    assert_eq!(ledger.settled(), [RetryOutcome::NotSent]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn without_a_deadline_only_the_caller_ends_the_asking() {
-    let policy = steady().total_timeout(None).build();
-    let ledger = Ledger::new([Answer::Never]);
-    let layer = tight(&ledger).policy(policy.expect("a valid policy"));
-    let script = Script::new([502]);
-    let service = layer.layer(script.clone());
-    let answer = tokio::time::timeout(86_400 * SECOND, send(&service, get())).await;
-    assert!(answer.is_err());
-    assert_eq!(ledger.asking(), 0);
-    assert!(ledger.settled().is_empty());
-    // It held nothing of the inner service meanwhile, and its place is free again.
-    Script::then(&script, 502);
-    let response = send(&service, get()).await.expect("a response");
-    assert_eq!(info(&response).attempts, 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn tells_the_budget_of_each_retry_once() {
-    let ledger = Ledger::new([]);
-    let service = tight(&ledger).layer(Script::new([502, 502]));
-    send(&service, get()).await.expect("a response");
-    assert_eq!(ledger.deposits(), [true]);
-    assert_eq!(
-        ledger.settled(),
-        [RetryOutcome::Failed, RetryOutcome::Succeeded]
-    );
-    // A call that succeeds at once deposits, and asks for nothing.
-    send(&service, get()).await.expect("a response");
-    assert_eq!(ledger.deposits(), [true, false]);
-    assert_eq!(ledger.withdrawals(), [Cause::ServerError; 2]);
-}
-
 /// The request body is the inner service's for as long as its attempt lives, and no longer.
 #[tokio::test(start_paused = true)]
 async fn frees_a_body_that_was_not_read_to_its_end() {
@@ -648,4 +511,33 @@ async fn frees_a_body_that_was_not_read_to_its_end() {
     call.wait();
     assert_eq!(Arc::strong_count(&scene.uploads), 3);
     scene.drop(call, &[]).await;
+}
+
+/// As a pooled connection does: the body of an attempt outlives its answer.
+#[tokio::test(start_paused = true)]
+async fn an_earlier_attempt_reads_nothing_while_the_call_waits() {
+    let kept: Arc<Mutex<Vec<ReplayBody<Upload>>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let inner = tower::service_fn(move |request: Request<ReplayBody<Upload>>| {
+        let mut kept = keep.lock().expect("not poisoned");
+        kept.push(request.into_body());
+        let response = Response::builder().status(if kept.len() == 1 { 502 } else { 200 });
+        std::future::ready(response.body(support::Body::default()))
+    });
+    let alive = Arc::new(());
+    let request = Request::put("http://search:8080/index").body(Upload::new(&alive));
+    let service = tight(&Ledger::new([])).layer(inner);
+    let call = send(&service, request.expect("a valid request"));
+    let (response, ()) = tokio::join!(call, async {
+        tokio::time::sleep(5 * MS).await;
+        let mut body = kept.lock().expect("not poisoned").remove(0);
+        let frame = body.frame().await.expect("an error");
+        assert!(frame.expect_err("cut off").is::<Superseded>());
+        kept.lock().expect("not poisoned").insert(0, body);
+    });
+    assert_eq!(response.expect("a response").status(), 200);
+    // The retry has the whole body all the same.
+    let body = kept.lock().expect("not poisoned").remove(1);
+    let body = body.collect().await.expect("a whole body").to_bytes();
+    assert_eq!(body, "abcabc");
 }

@@ -312,7 +312,7 @@ async fn takes_zero_and_a_past_date_for_leave_to_retry_at_the_usual_price() {
         let response = send(&service, get()).await.expect("a response");
         assert_eq!(response.status(), 200);
         assert_eq!(info(&response).attempts, 2);
-        assert_eq!(script.offsets(), [0 * MS, SECOND]);
+        assert_eq!(script.offsets(), [Duration::ZERO, SECOND]);
         let held = budget.snapshot(&Key::from_uri(get().uri()), Instant::now().into_std());
         assert_eq!(held.balance(), 4.0);
 

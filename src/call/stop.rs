@@ -21,9 +21,7 @@ where
 {
     /// Gives up on a call that has no outcome in hand.
     pub(crate) fn give_up<R, E: 'static>(&mut self, reason: StopReason) -> Answer<R, E> {
-        let now = clock::now();
-        self.end_wait(now);
-        self.answer_exhausted(reason, None, now)
+        self.answer_exhausted(reason, None, clock::now())
     }
 
     /// The inner service could not be made ready for the retry that stands.
@@ -82,6 +80,7 @@ where
         ended: Option<Ended<R, E>>,
         now: Instant,
     ) -> Answer<R, E> {
+        self.end_wait(now);
         // Gives back a permit whose retry was not sent, and the place in the waiting room.
         self.progress.retry = None;
         self.again = None;

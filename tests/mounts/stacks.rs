@@ -11,6 +11,7 @@ use crate::{
     },
 };
 use http::{Request, Response, StatusCode};
+use std::time::Duration;
 use tower::{
     Layer, ServiceBuilder,
     buffer::Buffer,
@@ -161,7 +162,7 @@ async fn a_buffer_outside_leaves_the_calls_apart() {
     assert_eq!(info(&first.0.expect("a response")).attempts, 2);
     assert_eq!(first.1, SECOND);
     assert_eq!(second.0.expect("a response").status(), 200);
-    assert_eq!(second.1, 0 * MS);
+    assert_eq!(second.1, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,5 +183,5 @@ async fn a_whole_stack_keeps_its_order() {
     assert_eq!(response.status(), 200);
     // A second for the 503, then 100 ms of an attempt without an answer, then 10 ms.
     assert_eq!(took, 1_110 * MS);
-    assert_eq!(script.offsets(), [0 * MS, SECOND, 1_110 * MS]);
+    assert_eq!(script.offsets(), [Duration::ZERO, SECOND, 1_110 * MS]);
 }

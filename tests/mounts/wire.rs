@@ -16,7 +16,7 @@ use tokio::{
 
 /// What the server does with one request.
 #[derive(Clone, Copy)]
-pub enum Act {
+pub(crate) enum Act {
     Status(u16),
     /// Closes the connection without an answer.
     Close,
@@ -29,8 +29,8 @@ impl From<u16> for Act {
 }
 
 /// The server. It stops when this is dropped.
-pub struct Wire {
-    pub address: SocketAddr,
+pub(crate) struct Wire {
+    pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
     accepting: JoinHandle<()>,
 }
@@ -44,7 +44,7 @@ struct Shared {
 
 impl Wire {
     /// Answers with these, one after the other, and with 200 afterwards.
-    pub async fn start<A: Into<Act>>(acts: impl IntoIterator<Item = A>) -> Self {
+    pub(crate) async fn start<A: Into<Act>>(acts: impl IntoIterator<Item = A>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared::default());
@@ -64,15 +64,15 @@ impl Wire {
     }
 
     /// What arrived, head and body of each request as they were on the wire.
-    pub fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.shared.requests.lock().expect("not poisoned").clone()
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.requests().len()
     }
 
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
 }
