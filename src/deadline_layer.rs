@@ -52,7 +52,8 @@ use tower_service::Service;
 ///     .layer(DeadlineLayer::new().longest(Duration::from_secs(30)));
 /// ```
 ///
-/// [`RetryBudgetLayer::for_handlers`](crate::RetryBudgetLayer::for_handlers) does all of this as
+/// It covers a response up to its head; put a [`CoverBodyLayer`](crate::deadline::CoverBodyLayer)
+/// inside to have it cover the body too. [`RetryBudgetLayer::for_handlers`](crate::RetryBudgetLayer::for_handlers) does all of this as
 /// well: use one of them.
 #[derive(Clone, Debug)]
 pub struct DeadlineLayer {
@@ -102,15 +103,6 @@ impl DeadlineLayer {
     #[must_use]
     pub fn edge(self) -> Self {
         self.with(|inbound| inbound.edge = true)
-    }
-
-    /// Lets the deadline cover the response body too. By default it covers the head.
-    ///
-    /// A body that is cut ends with an error ([`DeadlineExceeded`](crate::body::DeadlineExceeded)),
-    /// never as if it were complete.
-    #[must_use]
-    pub fn cover_body(self) -> Self {
-        self.with(|inbound| inbound.covers_body = true)
     }
 }
 
@@ -230,8 +222,9 @@ where
 
 impl Served {
     fn answered<R>(&self, response: Response<R>) -> Response<ResponseBody<R>> {
-        let response = response.map(ResponseBody::inner);
-        self.inbound.answer(&self.received, response)
+        let mut response = response.map(ResponseBody::inner);
+        self.inbound.tell(&self.received, &mut response);
+        response
     }
 
     /// The answer to a request that was cut off, or over before it began.
@@ -256,8 +249,9 @@ impl Served {
             OnExhausted::Respond
         };
         let response = respond(exhausted, HeaderMap::new(), answer, &self.method);
-        let response = response.map(ResponseBody::own);
-        self.inbound.answer(&self.received, response)
+        let mut response = response.map(ResponseBody::own);
+        self.inbound.tell(&self.received, &mut response);
+        response
     }
 }
 

@@ -18,8 +18,7 @@ impl Error for Superseded {}
 
 /// The deadline of the request passed while its response body was still streaming.
 ///
-/// What a body that is covered by the deadline
-/// ([`DeadlineLayer::cover_body`](crate::DeadlineLayer::cover_body)) ends with.
+/// What a body under a [`CoverBodyLayer`](crate::deadline::CoverBodyLayer) ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadlineExceeded;

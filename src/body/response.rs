@@ -1,16 +1,13 @@
-use super::{BoxError, DeadlineExceeded, into_bytes};
+use super::into_bytes;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use pin_project_lite::pin_project;
 use std::{
     fmt,
-    future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
-    time::Instant,
+    task::{Context, Poll},
 };
-use tokio::time::{Sleep, sleep_until};
 
 pin_project! {
     /// The response body that the caller receives.
@@ -32,7 +29,6 @@ pin_project! {
         Inner {
             #[pin]
             body: B,
-            limit: Option<Limit>,
         },
         Own {
             #[pin]
@@ -41,25 +37,10 @@ pin_project! {
     }
 }
 
-/// When a body that is still streaming is cut. On the heap, since few bodies have one.
-type Limit = Pin<Box<Sleep>>;
-
 impl<B> ResponseBody<B> {
     /// The inner service's body.
     pub(crate) fn inner(body: B) -> Self {
-        let kind = Kind::Inner { body, limit: None };
-        Self { kind }
-    }
-
-    /// The same body, cut off at `deadline` if it has not ended by then.
-    pub(crate) fn until(self, deadline: Instant) -> Self {
-        let kind = match self.kind {
-            Kind::Inner { body, .. } => Kind::Inner {
-                body,
-                limit: Some(Box::pin(sleep_until(deadline.into()))),
-            },
-            own @ Kind::Own { .. } => own,
-        };
+        let kind = Kind::Inner { body };
         Self { kind }
     }
 
@@ -70,11 +51,11 @@ impl<B> ResponseBody<B> {
         Self { kind }
     }
 
-    /// The inner service's body, or the bytes of the layer's own answer. A limit is let go of.
+    /// The inner service's body, or the bytes of the layer's own answer.
     #[cfg(feature = "reqwest")]
     pub(crate) fn into_inner_or_bytes(self) -> Result<B, Bytes> {
         match self.kind {
-            Kind::Inner { body, .. } => Ok(body),
+            Kind::Inner { body } => Ok(body),
             Kind::Own { body } => Err(body.into_inner().unwrap_or_default()),
         }
     }
@@ -85,29 +66,18 @@ impl<B> ResponseBody<B> {
     }
 }
 
-impl<B> Body for ResponseBody<B>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
+impl<B: Body> Body for ResponseBody<B> {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = B::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
-            KindProj::Inner { body, limit } => match (body.poll_frame(cx), limit) {
-                (Poll::Ready(next), _) => {
-                    Poll::Ready(next.map(|next| next.map(into_bytes).map_err(Into::into)))
-                }
-                (Poll::Pending, Some(limit)) => {
-                    ready!(limit.as_mut().poll(cx));
-                    Poll::Ready(Some(Err(DeadlineExceeded.into())))
-                }
-                (Poll::Pending, None) => Poll::Pending,
-            },
+            KindProj::Inner { body } => body
+                .poll_frame(cx)
+                .map(|next| next.map(|next| next.map(into_bytes))),
             KindProj::Own { body } => body
                 .poll_frame(cx)
                 .map(|next| next.map(|next| next.map_err(|never| match never {}))),
@@ -116,14 +86,14 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body, .. } => body.is_end_stream(),
+            Kind::Inner { body } => body.is_end_stream(),
             Kind::Own { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body, .. } => body.size_hint(),
+            Kind::Inner { body } => body.size_hint(),
             Kind::Own { body } => body.size_hint(),
         }
     }
@@ -164,7 +134,7 @@ mod tests {
         let mut frames = std::iter::from_fn(|| {
             let mut cx = Context::from_waker(Waker::noop());
             match Pin::new(&mut body).poll_frame(&mut cx) {
-                Poll::Ready(next) => next.map(|next| next.expect("no error")),
+                Poll::Ready(next) => next.map(|next| next.unwrap_or_else(|never| match never {})),
                 Poll::Pending => None,
             }
         });

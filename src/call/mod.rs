@@ -245,9 +245,10 @@ impl<S, B> Call<S, B> {
     /// Sends an answer on its way.
     pub(crate) fn finish<R, E>(&self, answer: Answer<R, E>) -> Answer<R, E> {
         match (&self.received, &self.shared.inbound) {
-            (Some(received), Some(inbound)) => {
-                answer.map(|response| inbound.answer(received, response))
-            }
+            (Some(received), Some(inbound)) => answer.map(|mut response| {
+                inbound.tell(received, &mut response);
+                response
+            }),
             _ => answer,
         }
     }

@@ -5,7 +5,7 @@ use super::{
     codec::{self, Remaining},
     scope::Scope,
 };
-use crate::{body::ResponseBody, observe};
+use crate::observe;
 use http::{Response, request::Parts};
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,6 @@ pub(crate) struct Inbound {
     pub(crate) reserve: Reserve,
     /// At the edge nobody is believed, and nobody is told.
     pub(crate) edge: bool,
-    /// Whether the deadline covers the response body as well as its head.
-    pub(crate) covers_body: bool,
 }
 
 impl Default for Inbound {
@@ -29,7 +27,6 @@ impl Default for Inbound {
             longest: Duration::from_secs(10 * 60),
             reserve: Reserve::default(),
             edge: false,
-            covers_body: false,
         }
     }
 }
@@ -107,24 +104,16 @@ impl Inbound {
         }
     }
 
-    /// Sends a response on its way: covered by the deadline if it is to be, and telling the caller
-    /// that a call was given up if that asked.
-    pub(crate) fn answer<R>(
-        &self,
-        received: &Received,
-        mut response: Response<ResponseBody<R>>,
-    ) -> Response<ResponseBody<R>> {
-        if let Some(name) = &self.headers.exhausted {
-            let failed = response.status().is_server_error();
-            if !received.tells || !failed {
-                response.headers_mut().remove(name);
-            } else if let Some(marker) = received.scope.noted() {
-                response.headers_mut().insert(name.clone(), marker.write());
-            }
-        }
-        match received.scope.deadline() {
-            Some(deadline) if self.covers_body => response.map(|body| body.until(deadline)),
-            _ => response,
+    /// Tells the caller that a call was given up, or hides it from one who did not ask.
+    pub(crate) fn tell<R>(&self, received: &Received, response: &mut Response<R>) {
+        let Some(name) = &self.headers.exhausted else {
+            return;
+        };
+        let failed = response.status().is_server_error();
+        if !received.tells || !failed {
+            response.headers_mut().remove(name);
+        } else if let Some(marker) = received.scope.noted() {
+            response.headers_mut().insert(name.clone(), marker.write());
         }
     }
 }

@@ -13,6 +13,7 @@
 
 mod attempt;
 mod codec;
+mod cover;
 mod inbound;
 mod layered;
 mod marker;
@@ -22,6 +23,7 @@ mod scope;
 pub use self::{
     attempt::{RETRY_ATTEMPT, RetryAttempt},
     codec::{DEADLINE_REMAINING_MS, DeadlineHeader},
+    cover::{CoverBody, CoverBodyLayer, CoverFuture, CoveredBody},
     inbound::Inherited,
     layered::LayeredRetries,
     marker::RETRY_EXHAUSTED,
