@@ -73,6 +73,11 @@ where
         Self::new(call, span, State::Attempt { future })
     }
 
+    /// A call whose first attempt is held back.
+    pub(crate) fn held(call: Call<S, B>, span: Span) -> Self {
+        Self::new(call, span, State::Wait)
+    }
+
     /// A call that was refused without an attempt.
     pub(crate) fn answered(call: Call<S, B>, span: Span, answer: Answer<R, S::Error>) -> Self {
         let answer = Some(answer);

@@ -3,6 +3,7 @@ use crate::{
     budget::{Budget, Key, TokenBudget},
     deadline::{Inbound, LayeredRetries, RetryHeaders},
     deadline_layer::DeadlineLayer,
+    hold_off::{HoldOff, HoldOffs},
     policy::{RetryPolicy, Side},
     service::RetryBudget,
     shared::{KeyScope, Shared},
@@ -69,6 +70,7 @@ impl RetryBudgetLayer {
             headers: RetryHeaders::default(),
             propagate_to: None,
             layered: LayeredRetries::default(),
+            hold_off: None,
             inbound: None,
             memory: ReplayMemory::new(ReplayMemory::DEFAULT_LIMIT),
             waiting: Arc::new(WaitingRoom::new(MAX_WAITING)),
@@ -177,6 +179,12 @@ impl RetryBudgetLayer {
                 inbound.edge = true;
             }
         })
+    }
+
+    /// Makes a `Retry-After` hold for all calls to the same dependency. Off by default.
+    #[must_use]
+    pub fn hold_off(self, hold_off: HoldOff) -> Self {
+        self.with(|shared| shared.hold_off = Some(Arc::new(HoldOffs::new(hold_off))))
     }
 
     /// Sets how many bytes of request bodies are kept at most, over all calls. 64 MiB by default.

@@ -127,6 +127,7 @@ mod decide;
 mod drain;
 mod exhausted;
 pub mod future;
+mod hold_off;
 mod layer;
 mod observe;
 pub mod policy;
@@ -145,6 +146,7 @@ pub use self::{
     deadline::Deadline,
     deadline_layer::{DeadlineFuture, DeadlineLayer, DeadlineService},
     exhausted::{AttemptRecord, Exhausted, RetryInfo},
+    hold_off::HoldOff,
     layer::RetryBudgetLayer,
     policy::{OnExhausted, RetryPolicy},
     service::RetryBudget,

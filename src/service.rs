@@ -2,17 +2,17 @@ use crate::{
     body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
     call::{Again, Call, Progress},
     clock,
-    deadline::{Deadline, LEAST_REMAINING, Ownership, RetriedAbove, Scope},
+    deadline::{Deadline, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
     future::ResponseFuture,
     observe,
     policy::{RetryPolicy, TotalTimeout},
-    reason::{SkipReason, StopReason},
+    reason::SkipReason,
     shared::Shared,
     template::Template,
 };
 use http::{Method, Request, Response, header, request::Parts};
-use http_body::Body;
+use http_body::{Body, SizeHint};
 use std::{
     sync::Arc,
     task::{Context, Poll},
@@ -71,78 +71,102 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let now = clock::now();
         let (mut head, body) = request.into_parts();
-        let inbound = self.shared.inbound.as_ref();
-        let received = inbound.map(|inbound| inbound.receive(&mut head, now));
+        let factory = head.extensions.remove::<BodyFactory>();
+        let size = factory.is_none().then(|| body.size_hint());
+        let mut call = self.begin(&mut head, size.as_ref(), now);
+        let span = observe::call_span(&call.method, &call.key, call.policy.max_attempts());
+        let held = match call.hold_first(now) {
+            Ok(held) => held,
+            Err(reason) => {
+                self.keep_unready();
+                let answer = call.give_up(reason);
+                return ResponseFuture::answered(call, span, answer);
+            }
+        };
+        let limit = match call.class {
+            ReplayClass::Never(_) => held.then_some(0),
+            ReplayClass::IfUnprocessed | ReplayClass::Full => Some(call.policy.replay_limit()),
+        };
+        let (body, template) = match limit {
+            Some(limit) => {
+                let (body, replay) = Replay::new(body, limit, &self.shared.memory, factory);
+                (body, Some(Template::new(&head, replay)))
+            }
+            None => (ReplayBody::direct(body), None),
+        };
+        if held {
+            self.keep_unready();
+            call.again = template.map(|template| self.again(template));
+            return ResponseFuture::held(call, span);
+        }
+        call.begin_attempt(&mut head, now);
+        let future = {
+            let _inside = span.enter();
+            call.inside(|| self.inner.call(Request::from_parts(head, body)))
+        };
+        call.again = template.map(|template| self.again(template));
+        ResponseFuture::attempt(call, span, future)
+    }
+}
+
+impl<S: Clone> RetryBudget<S> {
+    /// Lets go of the readied instance, which may hold a permit of the inner service, when it is not
+    /// the one that is called.
+    fn keep_unready(&mut self) {
+        self.inner = self.inner.clone();
+    }
+
+    /// What later attempts need.
+    fn again<B>(&self, template: Template<B>) -> Again<S, B> {
+        Again {
+            service: self.inner.clone(),
+            template,
+        }
+    }
+}
+
+impl<S> RetryBudget<S> {
+    /// Finds out all that is fixed before the first attempt. `size` is what is known of the length of
+    /// the body, `None` when that can be made again.
+    fn begin<B>(&self, head: &mut Parts, size: Option<&SizeHint>, now: Instant) -> Call<S, B> {
+        let shared = &self.shared;
+        let received = shared
+            .inbound
+            .as_ref()
+            .map(|inbound| inbound.receive(head, now));
         let scope = match &received {
             Some(received) => Some(received.scope.clone()),
-            None => Scope::inherited(&head),
+            None => Scope::inherited(head),
         };
-        let above = self.above(&head, scope.as_ref());
-        let policy = self.policy(&mut head);
-        let side = self.shared.side;
-        let idempotent = policy.is_idempotent(&head, side);
+        let above = self.above(head, scope.as_ref());
+        let policy = self.policy(head);
+        let idempotent = policy.is_idempotent(head, shared.side);
         let class = match above {
             Some(_) => ReplayClass::Never(SkipReason::OwnedAbove),
-            None => class(&head, &policy, idempotent),
+            None => class(head, &policy, idempotent),
         };
-        let key = self.shared.keys.key(&head.uri);
-        let span = observe::call_span(&head.method, &key, policy.max_attempts());
-        let factory = head.extensions.remove::<BodyFactory>();
-        let fits = factory.is_some() || fits(&body, policy.replay_limit());
-        let total = total_timeout(policy.total_timeout(side), class, fits);
-        let deadline = deadline(&head, scope.as_ref(), total, now);
-        let instance = policy.instance(&head);
-        let mut call = Call {
-            key,
+        let fits = size.is_none_or(|size| fits(size, policy.replay_limit()));
+        let total = total_timeout(policy.total_timeout(shared.side), class, fits);
+        Call {
+            key: shared.keys.key(&head.uri),
             class,
             method: head.method.clone(),
             idempotent,
-            instance,
+            instance: policy.instance(head),
             again: None,
             started: now,
-            deadline,
-            tells: self.tells(&head),
+            deadline: deadline(head, scope.as_ref(), total, now),
+            tenant: self.tenant(head),
+            tells: self.tells(head),
             scope,
             received,
             above,
             progress: Progress::new(now),
             policy,
-            shared: Arc::clone(&self.shared),
-        };
-        if call
-            .remaining(now)
-            .is_some_and(|left| left < LEAST_REMAINING)
-        {
-            // The readied instance may hold a permit of the inner service: it goes with the call.
-            self.inner = self.inner.clone();
-            let answer = call.give_up(StopReason::DeadlineReached);
-            return ResponseFuture::answered(call, span, answer);
+            shared: Arc::clone(shared),
         }
-        let (body, template) = match class {
-            ReplayClass::Never(_) => (ReplayBody::direct(body), None),
-            ReplayClass::IfUnprocessed | ReplayClass::Full => {
-                let limit = call.policy.replay_limit();
-                let (body, replay) = Replay::new(body, limit, &self.shared.memory, factory);
-                (body, Some(Template::new(&head, replay)))
-            }
-        };
-        call.begin_attempt(&mut head.headers, now);
-        if template.is_some() {
-            head.extensions.insert(RetriedAbove);
-        }
-        let future = {
-            let _inside = span.enter();
-            call.inside(|| self.inner.call(Request::from_parts(head, body)))
-        };
-        call.again = template.map(|template| Again {
-            service: self.inner.clone(),
-            template,
-        });
-        ResponseFuture::attempt(call, span, future)
     }
-}
 
-impl<S> RetryBudget<S> {
     fn policy(&self, head: &mut Parts) -> RetryPolicy {
         head.extensions
             .remove::<RetryPolicy>()
@@ -158,6 +182,11 @@ impl<S> RetryBudget<S> {
         let attempt = scope.and_then(Scope::attempt);
         let skipped = attempt.filter(|attempt| self.shared.layered.skips(*attempt));
         skipped.map(Ownership::Attempt)
+    }
+
+    /// Whose request it is, where that decides who is held back.
+    fn tenant(&self, head: &Parts) -> Option<String> {
+        self.shared.hold_off.as_ref()?.tenant(head)
     }
 
     /// Whether the host that the request goes to is told of deadlines and retries.
@@ -186,8 +215,8 @@ fn changes_protocol(head: &Parts) -> bool {
 }
 
 /// Whether the body is known to fit the replay limit.
-fn fits(body: &impl Body, limit: usize) -> bool {
-    let upper = body.size_hint().upper();
+fn fits(size: &SizeHint, limit: usize) -> bool {
+    let upper = size.upper();
     upper.is_some_and(|upper| usize::try_from(upper).is_ok_and(|upper| upper <= limit))
 }
 

@@ -4,6 +4,7 @@ use crate::{
     body::ReplayMemory,
     budget::{Budget, Key},
     deadline::{Inbound, LayeredRetries, RetryHeaders},
+    hold_off::HoldOffs,
     policy::{RetryPolicy, Side},
     waiting::WaitingRoom,
 };
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     /// Which hosts are told.
     pub(crate) propagate_to: Option<Arc<PropagateFn>>,
     pub(crate) layered: LayeredRetries,
+    pub(crate) hold_off: Option<Arc<HoldOffs>>,
     /// How a server's requests are received. `None` on the client side.
     pub(crate) inbound: Option<Inbound>,
     pub(crate) memory: Arc<ReplayMemory>,

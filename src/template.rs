@@ -2,10 +2,9 @@
 
 use crate::{
     body::{BoxError, Replay, ReplayBody},
-    deadline::RetriedAbove,
     policy::RequestView,
 };
-use http::{HeaderName, Request, request::Parts};
+use http::{HeaderName, request::Parts};
 use http_body::Body;
 
 /// The caller's original head, and the side of the body that can produce it again.
@@ -42,9 +41,7 @@ where
     B::Error: Into<BoxError>,
 {
     /// The request of the next attempt. `last` when none can follow it.
-    pub(crate) fn request(&mut self, last: bool) -> Request<ReplayBody<B>> {
-        let mut request = Request::from_parts(self.head.clone(), self.body.next(last));
-        request.extensions_mut().insert(RetriedAbove);
-        request
+    pub(crate) fn request(&mut self, last: bool) -> (Parts, ReplayBody<B>) {
+        (self.head.clone(), self.body.next(last))
     }
 }

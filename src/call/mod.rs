@@ -11,17 +11,18 @@ use crate::{
     budget::{Key, Permit},
     client::KeptError,
     clock,
-    deadline::{LEAST_REMAINING, Ownership, Received, RetryAttempt, Scope},
-    decide::ReplayClass,
+    deadline::{LEAST_REMAINING, Ownership, Received, RetriedAbove, RetryAttempt, Scope},
+    decide::{ReplayClass, spread},
     drain,
     exhausted::{Ending, History},
+    hold_off::HeldBack,
     policy::RetryPolicy,
     reason::{Cause, Processed, StopReason},
     shared::Shared,
     template::Template,
     waiting::WaitingPlace,
 };
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, request::Parts};
 use http_body::Body;
 use std::{
     future::Future,
@@ -84,6 +85,8 @@ pub(crate) struct Call<S, B> {
     pub(crate) received: Option<Received>,
     /// Who retries the call, when that is not this layer.
     pub(crate) above: Option<Ownership>,
+    /// Whose call it is, where that decides who is held back.
+    pub(crate) tenant: Option<String>,
     /// Whether the next hop is told of deadlines and retries.
     pub(crate) tells: bool,
     pub(crate) progress: Progress,
@@ -190,7 +193,10 @@ impl<S, B> Call<S, B> {
     }
 
     /// Begins an attempt, and stamps its request at the moment of sending.
-    pub(crate) fn begin_attempt(&mut self, headers: &mut HeaderMap, now: Instant) {
+    pub(crate) fn begin_attempt(&mut self, head: &mut Parts, now: Instant) {
+        if !matches!(self.class, ReplayClass::Never(_)) {
+            head.extensions.insert(RetriedAbove);
+        }
         let progress = &mut self.progress;
         progress.attempts += 1;
         progress.attempt_started = now;
@@ -213,9 +219,11 @@ impl<S, B> Call<S, B> {
                 received.scope = received.scope.owned_by(attempt);
             }
         } else if self.tells {
-            self.shared.headers.stamp(headers, left, ownership);
+            self.shared
+                .headers
+                .stamp(&mut head.headers, left, ownership);
         } else {
-            self.shared.headers.strip(headers);
+            self.shared.headers.strip(&mut head.headers);
         }
     }
 
@@ -251,6 +259,47 @@ impl<S, B> Call<S, B> {
             }),
             _ => answer,
         }
+    }
+
+    /// Decides on the first attempt: may it be made, and is it held back before?
+    pub(crate) fn hold_first(&mut self, now: Instant) -> Result<bool, StopReason> {
+        let remaining = self.remaining(now);
+        if remaining.is_some_and(|left| left < LEAST_REMAINING) {
+            return Err(StopReason::DeadlineReached);
+        }
+        let holds = self.shared.hold_off.as_ref();
+        if !holds.is_some_and(|holds| holds.holds_first_attempts()) {
+            return Ok(false);
+        }
+        let Some(held) = self.held_back(now) else {
+            return Ok(false);
+        };
+        self.progress.hint = Some((held.left, now));
+        let latest = remaining.map(|left| left.saturating_sub(self.policy.min_attempt()));
+        let latest = latest.unwrap_or(Duration::MAX);
+        if held.left > self.policy.max_retry_after().min(latest) {
+            return Err(StopReason::RetryAfterTooLong);
+        }
+        let wait = held
+            .left
+            .saturating_add(spread(held.length, fastrand::f64()));
+        let send_at = now.checked_add(wait.min(latest));
+        let send_at = send_at.ok_or(StopReason::RetryAfterTooLong)?;
+        let place = self.shared.waiting.enter().ok_or(StopReason::Overloaded)?;
+        self.progress.retry = Some(Pending {
+            decided: now,
+            send_at,
+            cause: Cause::Other,
+            permit: None,
+            _place: place,
+        });
+        Ok(true)
+    }
+
+    /// How long calls like this one are held back.
+    pub(crate) fn held_back(&self, now: Instant) -> Option<HeldBack> {
+        let holds = self.shared.hold_off.as_ref()?;
+        holds.held_back(&self.key, self.tenant.as_deref(), now)
     }
 
     /// Whether there is still time for the retry that stands.
@@ -292,13 +341,13 @@ where
         }
         self.end_wait(now);
         let last = self.progress.attempts + 1 >= self.policy.max_attempts();
-        let mut request = self.again().template.request(last);
-        self.begin_attempt(request.headers_mut(), now);
+        let (mut head, body) = self.again().template.request(last);
+        self.begin_attempt(&mut head, now);
         let retry = self.progress.retry.take();
         self.progress.permit = retry.and_then(|retry| retry.permit);
         if let Some(permit) = &mut self.progress.permit {
             permit.sent();
         }
-        Ok(request)
+        Ok(Request::from_parts(head, body))
     }
 }

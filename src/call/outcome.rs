@@ -8,8 +8,9 @@ use crate::{
     budget::{Permit, Withdrawal},
     client, clock,
     deadline::{Ownership, RetryAttempt, Scope},
-    decide::{Decision, HINT_SPREAD, Situation, decide},
+    decide::{Decision, Situation, decide, spread},
     exhausted::{AttemptRecord, Ending},
+    hold_off::HeldBack,
     observe,
     policy::{ErrorView, Outcome, ResponseView, ResultView, Verdict, retry_after::Hint},
     reason::{Cause, Processed, SkipReason, StopReason},
@@ -193,32 +194,65 @@ where
         }
     }
 
-    /// How long the server, or the user's classifier in its place, asks to wait.
+    /// How long the server, or the user's classifier in its place, asks this call to wait, and what
+    /// it asked of others.
     fn hint<R, E>(
         &mut self,
         ended: &Ended<R, E>,
         verdict: &Verdict,
         now: Instant,
-    ) -> Option<Duration> {
-        let read = match ended {
-            Ended::Response(response) if verdict.is_failure() && self.again.is_some() => {
-                self.policy.hint(response.headers(), SystemTime::now())
-            }
-            _ => Hint::Absent,
-        };
-        if read == Hint::Malformed {
-            observe::malformed_retry_after(&self.key, self.progress.attempts);
-        }
-        let read = match read {
-            Hint::Wait(wait) => Some(wait),
-            _ => None,
-        };
-        let hint = verdict.wait().or(read);
-        self.progress.hint = hint.map(|wait| (wait, now));
+    ) -> Option<HeldBack> {
+        let asked = verdict
+            .wait()
+            .or_else(|| self.retry_after(ended, verdict, now));
+        let asked = asked.map(|wait| HeldBack {
+            left: wait,
+            length: wait,
+        });
+        let hint = asked
+            .into_iter()
+            .chain(self.held_back(now))
+            .max_by_key(|held| held.left);
+        self.progress.hint = hint.map(|hint| (hint.left, now));
         hint
     }
 
-    fn decide(&mut self, verdict: &Verdict, hint: Option<Duration>, now: Instant) -> Decision {
+    /// What the response says of when to come back. It may be said to others as well.
+    fn retry_after<R, E>(
+        &self,
+        ended: &Ended<R, E>,
+        verdict: &Verdict,
+        now: Instant,
+    ) -> Option<Duration> {
+        let Ended::Response(response) = ended else {
+            return None;
+        };
+        let holds = self.shared.hold_off.as_ref();
+        if !verdict.is_failure() || (self.again.is_none() && holds.is_none()) {
+            return None;
+        }
+        match self.policy.hint(response.headers(), SystemTime::now()) {
+            Hint::Wait(wait) => {
+                if let (Some(holds), Some(cause)) = (holds, verdict.cause()) {
+                    match cause {
+                        Cause::Throttled => {
+                            holds.hold(&self.key, self.tenant.as_deref(), wait, now);
+                        }
+                        Cause::Unavailable => holds.hold(&self.key, None, wait, now),
+                        _ => {}
+                    }
+                }
+                Some(wait)
+            }
+            Hint::Malformed => {
+                observe::malformed_retry_after(&self.key, self.progress.attempts);
+                None
+            }
+            Hint::Absent => None,
+        }
+    }
+
+    fn decide(&mut self, verdict: &Verdict, hint: Option<HeldBack>, now: Instant) -> Decision {
         let progress = &self.progress;
         let (attempts, max_attempts) = (progress.attempts, self.policy.max_attempts());
         let more = verdict.is_failure() && attempts < max_attempts;
@@ -237,10 +271,10 @@ where
             replayable,
             attempts,
             max_attempts,
-            hint,
+            hint: hint.map(|hint| hint.left),
             max_retry_after: self.policy.max_retry_after(),
             backoff,
-            hint_spread: fastrand::f64() * HINT_SPREAD,
+            spread: hint.map_or(Duration::ZERO, |hint| spread(hint.length, fastrand::f64())),
             remaining: self.remaining(now),
             min_attempt: self.policy.min_attempt(),
         })
