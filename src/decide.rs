@@ -31,8 +31,8 @@ pub(crate) struct Situation {
     pub(crate) hint: Option<Duration>,
     pub(crate) max_retry_after: Duration,
     pub(crate) backoff: Duration,
-    /// Which part of the hint is added to it, from 0 to [`HINT_SPREAD`].
-    pub(crate) hint_spread: f64,
+    /// What is added to a wait that the server asked for. Whether it fits is decided without it.
+    pub(crate) spread: Duration,
     /// The time left until the deadline.
     pub(crate) remaining: Option<Duration>,
     pub(crate) min_attempt: Duration,
@@ -40,7 +40,12 @@ pub(crate) struct Situation {
 
 /// Waits that a server asked for are spread upwards by at most this part, so that the callers of one
 /// dependency do not all come back at the same instant.
-pub(crate) const HINT_SPREAD: f64 = 0.2;
+const HINT_SPREAD: f64 = 0.2;
+
+/// What is added to a wait that began as `length`, for a `ratio` from 0 to 1.
+pub(crate) fn spread(length: Duration, ratio: f64) -> Duration {
+    length.mul_f64(HINT_SPREAD * ratio.clamp(0.0, 1.0))
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
@@ -69,7 +74,7 @@ pub(crate) fn decide(now: &Situation) -> Decision {
     if !fits(wait, latest) {
         return Decision::Stop(StopReason::DeadlineTooClose);
     }
-    let spread = wait.saturating_add(hint.mul_f64(now.hint_spread.clamp(0.0, HINT_SPREAD)));
+    let spread = wait.saturating_add(now.spread);
     Decision::RetryAfter(match latest.flatten() {
         Some(latest) => spread.min(latest),
         None => spread,
@@ -112,7 +117,7 @@ mod tests {
             hint: None,
             max_retry_after: 60_000 * MS,
             backoff: 20 * MS,
-            hint_spread: 0.0,
+            spread: Duration::ZERO,
             remaining: Some(1_000 * MS),
             min_attempt: 10 * MS,
         }
@@ -198,8 +203,8 @@ mod tests {
     #[test]
     fn decides_whether_a_hint_fits_before_it_is_spread() {
         let mut now = failed();
-        now.hint_spread = HINT_SPREAD;
         now.hint = Some(990 * MS);
+        now.spread = spread(990 * MS, 1.0);
         assert_eq!(decide(&now), Decision::RetryAfter(990 * MS));
         now.remaining = None;
         assert_eq!(decide(&now), Decision::RetryAfter(1_188 * MS));
@@ -210,7 +215,7 @@ mod tests {
         fn never_comes_back_earlier_than_asked_or_later_than_fits(
             hint in proptest::option::of(0_u64..=u64::MAX),
             backoff in 0_u64..100_000,
-            spread in -1.0..2.0_f64,
+            ratio in -1.0..2.0_f64,
             remaining in proptest::option::of(0_u64..=u64::MAX),
             min_attempt in 0_u64..1_000,
         ) {
@@ -218,7 +223,7 @@ mod tests {
                 hint: hint.map(Duration::from_secs),
                 max_retry_after: Duration::MAX,
                 backoff: Duration::from_millis(backoff),
-                hint_spread: spread,
+                spread: spread(hint.map(Duration::from_secs).unwrap_or_default(), ratio),
                 remaining: remaining.map(Duration::from_millis),
                 min_attempt: Duration::from_millis(min_attempt),
                 ..failed()

@@ -73,6 +73,11 @@ where
         Self::new(call, span, State::Attempt { future })
     }
 
+    /// A call whose first attempt is held back.
+    pub(crate) fn held(call: Call<S, B>, span: Span) -> Self {
+        Self::new(call, span, State::Wait)
+    }
+
     /// A call that was refused without an attempt.
     pub(crate) fn answered(call: Call<S, B>, span: Span, answer: Answer<R, S::Error>) -> Self {
         let answer = Some(answer);
@@ -105,7 +110,7 @@ where
         let _inside = this.span.enter();
         loop {
             let step = match this.state.as_mut().project() {
-                StateProj::Attempt { future } => match future.poll(cx) {
+                StateProj::Attempt { future } => match call.inside(|| future.poll(cx)) {
                     Poll::Ready(result) => call.ended(Ended::from(result)),
                     Poll::Pending => {
                         ready!(this.timer.as_mut().poll_at(call.attempt_limit(), cx));
@@ -145,7 +150,7 @@ where
                     };
                     match ready {
                         Ok(request) => {
-                            let future = call.service().call(request);
+                            let future = call.send(request);
                             this.state.set(State::Attempt { future });
                             continue;
                         }
@@ -172,7 +177,7 @@ where
                 }
                 Step::Answer(answer) => {
                     this.state.set(State::Done);
-                    return Poll::Ready(answer);
+                    return Poll::Ready(call.finish(answer));
                 }
             }
         }

@@ -1,13 +1,15 @@
 use crate::{
     body::ReplayMemory,
     budget::{Budget, Key, TokenBudget},
-    deadline::StampHeaders,
+    deadline::{Inbound, LayeredRetries, RetryHeaders},
+    deadline_layer::DeadlineLayer,
+    hold_off::{HoldOff, HoldOffs},
     policy::{RetryPolicy, Side},
     service::RetryBudget,
     shared::{KeyScope, Shared},
     waiting::WaitingRoom,
 };
-use http::request::Parts;
+use http::{Uri, request::Parts};
 use std::sync::Arc;
 use tower_layer::Layer;
 
@@ -54,9 +56,8 @@ impl RetryBudgetLayer {
     /// and a caller is told no details. Handlers see the request's headers as they came.
     pub fn for_handlers() -> Self {
         let key = KeyScope::One(Key::from_static("handlers"));
-        Self::on(Side::Handlers, RetryPolicy::never(), key)
-            .no_deadline_header()
-            .no_attempt_header()
+        let layer = Self::on(Side::Handlers, RetryPolicy::never(), key);
+        layer.with(|shared| shared.inbound = Some(Inbound::default()))
     }
 
     fn on(side: Side, policy: RetryPolicy, keys: KeyScope) -> Self {
@@ -66,10 +67,11 @@ impl RetryBudgetLayer {
             policy_fn: None,
             budget: Arc::new(TokenBudget::default()),
             keys,
-            headers: StampHeaders {
-                deadline: true,
-                attempt: true,
-            },
+            headers: RetryHeaders::default(),
+            propagate_to: None,
+            layered: LayeredRetries::default(),
+            hold_off: None,
+            inbound: None,
             memory: ReplayMemory::new(ReplayMemory::DEFAULT_LIMIT),
             waiting: Arc::new(WaitingRoom::new(MAX_WAITING)),
         };
@@ -113,18 +115,76 @@ impl RetryBudgetLayer {
         self.with(|shared| shared.budget = budget)
     }
 
+    /// Sets by which headers services tell each other of deadlines and retries.
+    ///
+    /// A client's layer writes them; a layer for handlers reads them.
+    #[must_use]
+    pub fn headers(self, headers: RetryHeaders) -> Self {
+        self.with(|shared| {
+            if let Some(inbound) = &mut shared.inbound {
+                inbound.headers = headers.clone();
+            }
+            shared.headers = headers;
+        })
+    }
+
     /// Does not tell the next hop how much time is left
     /// ([`x-deadline-remaining-ms`](crate::deadline::DEADLINE_REMAINING_MS)).
     #[must_use]
     pub fn no_deadline_header(self) -> Self {
-        self.with(|shared| shared.headers.deadline = false)
+        let headers = self.shared.headers.clone().deadlines([]);
+        self.headers(headers)
     }
 
     /// Does not tell the next hop which attempt it sees
     /// ([`x-retry-attempt`](crate::deadline::RETRY_ATTEMPT)).
     #[must_use]
     pub fn no_attempt_header(self) -> Self {
-        self.with(|shared| shared.headers.attempt = false)
+        let headers = self.shared.headers.clone().attempt(None);
+        self.headers(headers)
+    }
+
+    /// Limits which hosts are told of deadlines and retries. By default every host is.
+    ///
+    /// Others get none of the headers, also none that the caller put there.
+    #[must_use]
+    pub fn propagate_to(self, tell: impl Fn(&Uri) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|shared| shared.propagate_to = Some(Arc::new(tell)))
+    }
+
+    /// Sets what the layer does under a caller that retries already. By default it skips its own
+    /// retries.
+    #[must_use]
+    pub fn layered_retries(self, layered: LayeredRetries) -> Self {
+        self.with(|shared| shared.layered = layered)
+    }
+
+    /// Sets how the requests of a server are received: the same as for a [`DeadlineLayer`], which a
+    /// layer [for handlers](Self::for_handlers) contains. A client's layer receives none.
+    #[must_use]
+    pub fn inbound(self, inbound: DeadlineLayer) -> Self {
+        self.with(|shared| {
+            if shared.inbound.is_some() {
+                shared.inbound = Some(inbound.into_inbound());
+            }
+        })
+    }
+
+    /// For a layer for handlers at the edge, where callers are strangers: the headers are removed from
+    /// requests unread, and nobody is told anything. See [`DeadlineLayer::edge`].
+    #[must_use]
+    pub fn edge(self) -> Self {
+        self.with(|shared| {
+            if let Some(inbound) = &mut shared.inbound {
+                inbound.edge = true;
+            }
+        })
+    }
+
+    /// Makes a `Retry-After` hold for all calls to the same dependency. Off by default.
+    #[must_use]
+    pub fn hold_off(self, hold_off: HoldOff) -> Self {
+        self.with(|shared| shared.hold_off = Some(Arc::new(HoldOffs::new(hold_off))))
     }
 
     /// Sets how many bytes of request bodies are kept at most, over all calls. 64 MiB by default.

@@ -122,10 +122,12 @@ mod client;
 mod clock;
 mod config_error;
 pub mod deadline;
+mod deadline_layer;
 mod decide;
 mod drain;
 mod exhausted;
 pub mod future;
+mod hold_off;
 mod layer;
 mod observe;
 pub mod policy;
@@ -142,7 +144,9 @@ pub use self::client::reqwest;
 pub use self::{
     config_error::ConfigError,
     deadline::Deadline,
+    deadline_layer::{DeadlineFuture, DeadlineLayer, DeadlineService},
     exhausted::{AttemptRecord, Exhausted, RetryInfo},
+    hold_off::HoldOff,
     layer::RetryBudgetLayer,
     policy::{OnExhausted, RetryPolicy},
     service::RetryBudget,

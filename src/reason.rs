@@ -33,6 +33,46 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// Every reason there is.
+    pub const ALL: &'static [Self] = &[
+        Self::MaxAttempts,
+        Self::DeadlineReached,
+        Self::DeadlineTooClose,
+        Self::AttemptTimeout,
+        Self::RetryAfterTooLong,
+        Self::Budget,
+        Self::FleetBudget,
+        Self::CircuitOpen,
+        Self::Overloaded,
+        Self::ShuttingDown,
+    ];
+
+    /// Finds the reason that [`as_str`](Self::as_str) writes like this.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|reason| reason.as_str() == name)
+    }
+
+    /// Whether a layer above, told of this reason, does not retry either.
+    ///
+    /// It does where another replica may be well: after a local limit, an open breaker or a single
+    /// attempt that was cut.
+    pub const fn forbids_retry_above(self) -> bool {
+        match self {
+            Self::MaxAttempts
+            | Self::DeadlineReached
+            | Self::DeadlineTooClose
+            | Self::RetryAfterTooLong
+            | Self::Budget
+            | Self::FleetBudget => true,
+            Self::AttemptTimeout | Self::CircuitOpen | Self::Overloaded | Self::ShuttingDown => {
+                false
+            }
+        }
+    }
+
     /// Returns the reason as it is written in the `503`, in traces and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

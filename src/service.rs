@@ -2,21 +2,21 @@ use crate::{
     body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
     call::{Again, Call, Progress},
     clock,
-    deadline::{Deadline, LEAST_REMAINING},
+    deadline::{Deadline, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
     future::ResponseFuture,
     observe,
     policy::{RetryPolicy, TotalTimeout},
-    reason::{SkipReason, StopReason},
+    reason::SkipReason,
     shared::Shared,
     template::Template,
 };
 use http::{Method, Request, Response, header, request::Parts};
-use http_body::Body;
+use http_body::{Body, SizeHint};
 use std::{
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tower_service::Service;
 
@@ -71,65 +71,128 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let now = clock::now();
         let (mut head, body) = request.into_parts();
-        let policy = self.policy(&mut head);
-        let side = self.shared.side;
-        let idempotent = policy.is_idempotent(&head, side);
-        let class = class(&head, &policy, idempotent);
-        let key = self.shared.keys.key(&head.uri);
-        let span = observe::call_span(&head.method, &key, policy.max_attempts());
         let factory = head.extensions.remove::<BodyFactory>();
-        let fits = factory.is_some() || fits(&body, policy.replay_limit());
-        let deadline = deadline(&head, policy.total_timeout(side), class, fits, now);
-        let instance = policy.instance(&head);
-        let mut call = Call {
-            key,
-            class,
-            method: head.method.clone(),
-            idempotent,
-            instance,
-            again: None,
-            started: now,
-            deadline,
-            progress: Progress::new(now),
-            policy,
-            shared: Arc::clone(&self.shared),
+        let size = factory.is_none().then(|| body.size_hint());
+        let mut call = self.begin(&mut head, size.as_ref(), now);
+        let span = observe::call_span(&call.method, &call.key, call.policy.max_attempts());
+        let held = match call.hold_first(now) {
+            Ok(held) => held,
+            Err(reason) => {
+                self.keep_unready();
+                let answer = call.give_up(reason);
+                return ResponseFuture::answered(call, span, answer);
+            }
         };
-        if call
-            .remaining(now)
-            .is_some_and(|left| left < LEAST_REMAINING)
-        {
-            // The readied instance may hold a permit of the inner service: it goes with the call.
-            self.inner = self.inner.clone();
-            let answer = call.give_up(StopReason::DeadlineReached);
-            return ResponseFuture::answered(call, span, answer);
-        }
-        let (body, template) = match class {
-            ReplayClass::Never(_) => (ReplayBody::direct(body), None),
-            ReplayClass::IfUnprocessed | ReplayClass::Full => {
-                let limit = call.policy.replay_limit();
+        let limit = match call.class {
+            ReplayClass::Never(_) => held.then_some(0),
+            ReplayClass::IfUnprocessed | ReplayClass::Full => Some(call.policy.replay_limit()),
+        };
+        let (body, template) = match limit {
+            Some(limit) => {
                 let (body, replay) = Replay::new(body, limit, &self.shared.memory, factory);
                 (body, Some(Template::new(&head, replay)))
             }
+            None => (ReplayBody::direct(body), None),
         };
-        call.begin_attempt(&mut head.headers, now);
+        if held {
+            self.keep_unready();
+            call.again = template.map(|template| self.again(template));
+            return ResponseFuture::held(call, span);
+        }
+        call.begin_attempt(&mut head, now);
         let future = {
             let _inside = span.enter();
-            self.inner.call(Request::from_parts(head, body))
+            call.inside(|| self.inner.call(Request::from_parts(head, body)))
         };
-        call.again = template.map(|template| Again {
-            service: self.inner.clone(),
-            template,
-        });
+        call.again = template.map(|template| self.again(template));
         ResponseFuture::attempt(call, span, future)
     }
 }
 
+impl<S: Clone> RetryBudget<S> {
+    /// Lets go of the readied instance, which may hold a permit of the inner service, when it is not
+    /// the one that is called.
+    fn keep_unready(&mut self) {
+        self.inner = self.inner.clone();
+    }
+
+    /// What later attempts need.
+    fn again<B>(&self, template: Template<B>) -> Again<S, B> {
+        Again {
+            service: self.inner.clone(),
+            template,
+        }
+    }
+}
+
 impl<S> RetryBudget<S> {
+    /// Finds out all that is fixed before the first attempt. `size` is what is known of the length of
+    /// the body, `None` when that can be made again.
+    fn begin<B>(&self, head: &mut Parts, size: Option<&SizeHint>, now: Instant) -> Call<S, B> {
+        let shared = &self.shared;
+        let received = shared
+            .inbound
+            .as_ref()
+            .map(|inbound| inbound.receive(head, now));
+        let scope = match &received {
+            Some(received) => Some(received.scope.clone()),
+            None => Scope::inherited(head),
+        };
+        let above = self.above(head, scope.as_ref());
+        let policy = self.policy(head);
+        let idempotent = policy.is_idempotent(head, shared.side);
+        let class = match above {
+            Some(_) => ReplayClass::Never(SkipReason::OwnedAbove),
+            None => class(head, &policy, idempotent),
+        };
+        let fits = size.is_none_or(|size| fits(size, policy.replay_limit()));
+        let total = total_timeout(policy.total_timeout(shared.side), class, fits);
+        Call {
+            key: shared.keys.key(&head.uri),
+            class,
+            method: head.method.clone(),
+            idempotent,
+            instance: policy.instance(head),
+            again: None,
+            started: now,
+            deadline: deadline(head, scope.as_ref(), total, now),
+            tenant: self.tenant(head),
+            tells: self.tells(head),
+            scope,
+            received,
+            above,
+            progress: Progress::new(now),
+            policy,
+            shared: Arc::clone(shared),
+        }
+    }
+
     fn policy(&self, head: &mut Parts) -> RetryPolicy {
         head.extensions
             .remove::<RetryPolicy>()
             .or_else(|| self.shared.policy_fn.as_ref()?(head))
             .unwrap_or_else(|| self.shared.policy.clone())
+    }
+
+    /// Who retries the request, when that is not this layer.
+    fn above(&self, head: &Parts, scope: Option<&Scope>) -> Option<Ownership> {
+        if head.extensions.get::<RetriedAbove>().is_some() {
+            return Some(Ownership::Told);
+        }
+        let attempt = scope.and_then(Scope::attempt);
+        let skipped = attempt.filter(|attempt| self.shared.layered.skips(*attempt));
+        skipped.map(Ownership::Attempt)
+    }
+
+    /// Whose request it is, where that decides who is held back.
+    fn tenant(&self, head: &Parts) -> Option<String> {
+        self.shared.hold_off.as_ref()?.tenant(head)
+    }
+
+    /// Whether the host that the request goes to is told of deadlines and retries.
+    fn tells(&self, head: &Parts) -> bool {
+        let propagate_to = self.shared.propagate_to.as_ref();
+        propagate_to.is_none_or(|tell| tell(&head.uri))
     }
 }
 
@@ -152,26 +215,30 @@ fn changes_protocol(head: &Parts) -> bool {
 }
 
 /// Whether the body is known to fit the replay limit.
-fn fits(body: &impl Body, limit: usize) -> bool {
-    let upper = body.size_hint().upper();
+fn fits(size: &SizeHint, limit: usize) -> bool {
+    let upper = size.upper();
     upper.is_some_and(|upper| usize::try_from(upper).is_ok_and(|upper| upper <= limit))
 }
 
-/// The earliest of the policy's and the request's own.
-fn deadline(
-    head: &Parts,
-    total: TotalTimeout,
-    class: ReplayClass,
-    fits: bool,
-    now: Instant,
-) -> Option<Instant> {
-    let total = match total {
+/// How long the policy lets the call take.
+fn total_timeout(total: TotalTimeout, class: ReplayClass, fits: bool) -> Option<Duration> {
+    match total {
         TotalTimeout::Always(limit) => Some(limit),
         TotalTimeout::WhenReplayable(limit) if class == ReplayClass::Full && fits => Some(limit),
         TotalTimeout::WhenReplayable(_) | TotalTimeout::Never => None,
-    };
+    }
+}
+
+/// The earliest of the policy's, the request's own and the inherited one.
+fn deadline(
+    head: &Parts,
+    scope: Option<&Scope>,
+    total: Option<Duration>,
+    now: Instant,
+) -> Option<Instant> {
     let total = total.and_then(|limit| now.checked_add(limit));
     let own = head.extensions.get::<Deadline>().copied();
     let own = own.and_then(Deadline::instant);
-    total.into_iter().chain(own).min()
+    let inherited = scope.and_then(Scope::deadline);
+    total.into_iter().chain(own).chain(inherited).min()
 }

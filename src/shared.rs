@@ -3,12 +3,15 @@
 use crate::{
     body::ReplayMemory,
     budget::{Budget, Key},
-    deadline::StampHeaders,
+    deadline::{Inbound, LayeredRetries, RetryHeaders},
+    hold_off::HoldOffs,
     policy::{RetryPolicy, Side},
     waiting::WaitingRoom,
 };
 use http::{Uri, request::Parts};
 use std::{fmt, sync::Arc};
+
+pub(crate) type PropagateFn = dyn Fn(&Uri) -> bool + Send + Sync;
 
 pub(crate) type PolicyFn = dyn Fn(&Parts) -> Option<RetryPolicy> + Send + Sync;
 
@@ -21,7 +24,14 @@ pub(crate) struct Shared {
     pub(crate) policy_fn: Option<Arc<PolicyFn>>,
     pub(crate) budget: Arc<dyn Budget>,
     pub(crate) keys: KeyScope,
-    pub(crate) headers: StampHeaders,
+    /// What the next hop is told; for handlers, nothing.
+    pub(crate) headers: RetryHeaders,
+    /// Which hosts are told.
+    pub(crate) propagate_to: Option<Arc<PropagateFn>>,
+    pub(crate) layered: LayeredRetries,
+    pub(crate) hold_off: Option<Arc<HoldOffs>>,
+    /// How a server's requests are received. `None` on the client side.
+    pub(crate) inbound: Option<Inbound>,
     pub(crate) memory: Arc<ReplayMemory>,
     pub(crate) waiting: Arc<WaitingRoom>,
 }
@@ -50,6 +60,8 @@ impl fmt::Debug for Shared {
             .field("policy_fn", &self.policy_fn.is_some())
             .field("keys", &self.keys)
             .field("headers", &self.headers)
+            .field("layered", &self.layered)
+            .field("inbound", &self.inbound)
             .finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     body::{BoxError, Replay, ReplayBody},
     policy::RequestView,
 };
-use http::{HeaderName, Request, request::Parts};
+use http::{HeaderName, request::Parts};
 use http_body::Body;
 
 /// The caller's original head, and the side of the body that can produce it again.
@@ -41,7 +41,7 @@ where
     B::Error: Into<BoxError>,
 {
     /// The request of the next attempt. `last` when none can follow it.
-    pub(crate) fn request(&mut self, last: bool) -> Request<ReplayBody<B>> {
-        Request::from_parts(self.head.clone(), self.body.next(last))
+    pub(crate) fn request(&mut self, last: bool) -> (Parts, ReplayBody<B>) {
+        (self.head.clone(), self.body.next(last))
     }
 }

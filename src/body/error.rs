@@ -16,6 +16,21 @@ impl fmt::Display for Superseded {
 
 impl Error for Superseded {}
 
+/// The deadline of the request passed while its response body was still streaming.
+///
+/// What a body under a [`CoverBodyLayer`](crate::deadline::CoverBodyLayer) ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadlineExceeded;
+
+impl fmt::Display for DeadlineExceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the deadline passed while the response body was streaming")
+    }
+}
+
+impl Error for DeadlineExceeded {}
+
 /// The rest of a body cannot be had any more, so that what was sent of it must not pass for whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Incomplete;

@@ -32,7 +32,10 @@ mod response;
 mod tests;
 
 pub use self::{
-    error::Superseded, factory::BodyFactory, request::ReplayBody, response::ResponseBody,
+    error::{DeadlineExceeded, Superseded},
+    factory::BodyFactory,
+    request::ReplayBody,
+    response::ResponseBody,
 };
 pub(crate) use self::{memory::ReplayMemory, replay::Replay};
 

@@ -11,17 +11,18 @@ use crate::{
     budget::{Key, Permit},
     client::KeptError,
     clock,
-    deadline::LEAST_REMAINING,
-    decide::ReplayClass,
+    deadline::{LEAST_REMAINING, Ownership, Received, RetriedAbove, RetryAttempt, Scope},
+    decide::{ReplayClass, spread},
     drain,
     exhausted::{Ending, History},
+    hold_off::HeldBack,
     policy::RetryPolicy,
     reason::{Cause, Processed, StopReason},
     shared::Shared,
     template::Template,
     waiting::WaitingPlace,
 };
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, request::Parts};
 use http_body::Body;
 use std::{
     future::Future,
@@ -29,6 +30,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tower_service::Service;
 
 /// The answer of a call.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -76,6 +78,17 @@ pub(crate) struct Call<S, B> {
     pub(crate) again: Option<Again<S, B>>,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
+    /// What the call inherited: on the client side from the request that is being served, around
+    /// handlers from the one that it serves.
+    pub(crate) scope: Option<Scope>,
+    /// The request that the call serves, around handlers.
+    pub(crate) received: Option<Received>,
+    /// Who retries the call, when that is not this layer.
+    pub(crate) above: Option<Ownership>,
+    /// Whose call it is, where that decides who is held back.
+    pub(crate) tenant: Option<String>,
+    /// Whether the next hop is told of deadlines and retries.
+    pub(crate) tells: bool,
     pub(crate) progress: Progress,
 }
 
@@ -180,7 +193,10 @@ impl<S, B> Call<S, B> {
     }
 
     /// Begins an attempt, and stamps its request at the moment of sending.
-    pub(crate) fn begin_attempt(&mut self, headers: &mut HeaderMap, now: Instant) {
+    pub(crate) fn begin_attempt(&mut self, head: &mut Parts, now: Instant) {
+        if !matches!(self.class, ReplayClass::Never(_)) {
+            head.extensions.insert(RetriedAbove);
+        }
         let progress = &mut self.progress;
         progress.attempts += 1;
         progress.attempt_started = now;
@@ -190,10 +206,100 @@ impl<S, B> Call<S, B> {
         let own = self.policy.attempt_timeout(progress.attempts, remaining);
         let own = own.and_then(|limit| now.checked_add(limit));
         progress.attempt_limit = own.into_iter().chain(self.deadline).min();
-        let max = self.policy.max_attempts();
-        let number = (self.class == ReplayClass::Full).then_some((progress.attempts, max));
         let left = progress.attempt_limit.map(|limit| limit - now);
-        self.shared.headers.stamp(headers, left, number);
+        let attempt = RetryAttempt::new(progress.attempts, self.policy.max_attempts());
+        let ownership = match self.above {
+            Some(above) => above,
+            None if self.class == ReplayClass::Full => Ownership::Attempt(attempt),
+            None => Ownership::Nobody,
+        };
+        if let Some(received) = &mut self.received {
+            // A handler is told through its scope; it sees the headers as they came.
+            if self.class == ReplayClass::Full {
+                received.scope = received.scope.owned_by(attempt);
+            }
+        } else if self.tells {
+            self.shared
+                .headers
+                .stamp(&mut head.headers, left, ownership);
+        } else {
+            self.shared.headers.strip(&mut head.headers);
+        }
+    }
+
+    /// Sends the request of a later attempt.
+    pub(crate) fn send(&mut self, request: Request<ReplayBody<B>>) -> S::Future
+    where
+        S: Service<Request<ReplayBody<B>>>,
+    {
+        match self
+            .received
+            .as_ref()
+            .map(|received| received.scope.clone())
+        {
+            Some(scope) => scope.enter(|| self.service().call(request)),
+            None => self.service().call(request),
+        }
+    }
+
+    /// Runs the inner service's work: a handler's, in the scope of the request that it serves.
+    pub(crate) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.received {
+            Some(received) => received.scope.enter(work),
+            None => work(),
+        }
+    }
+
+    /// Sends an answer on its way.
+    pub(crate) fn finish<R, E>(&self, answer: Answer<R, E>) -> Answer<R, E> {
+        match (&self.received, &self.shared.inbound) {
+            (Some(received), Some(inbound)) => answer.map(|mut response| {
+                inbound.tell(received, &mut response);
+                response
+            }),
+            _ => answer,
+        }
+    }
+
+    /// Decides on the first attempt: may it be made, and is it held back before?
+    pub(crate) fn hold_first(&mut self, now: Instant) -> Result<bool, StopReason> {
+        let remaining = self.remaining(now);
+        if remaining.is_some_and(|left| left < LEAST_REMAINING) {
+            return Err(StopReason::DeadlineReached);
+        }
+        let holds = self.shared.hold_off.as_ref();
+        if !holds.is_some_and(|holds| holds.holds_first_attempts()) {
+            return Ok(false);
+        }
+        let Some(held) = self.held_back(now) else {
+            return Ok(false);
+        };
+        self.progress.hint = Some((held.left, now));
+        let latest = remaining.map(|left| left.saturating_sub(self.policy.min_attempt()));
+        let latest = latest.unwrap_or(Duration::MAX);
+        if held.left > self.policy.max_retry_after().min(latest) {
+            return Err(StopReason::RetryAfterTooLong);
+        }
+        let wait = held
+            .left
+            .saturating_add(spread(held.length, fastrand::f64()));
+        let send_at = now.checked_add(wait.min(latest));
+        let send_at = send_at.ok_or(StopReason::RetryAfterTooLong)?;
+        let place = self.shared.waiting.enter().ok_or(StopReason::Overloaded)?;
+        self.progress.retry = Some(Pending {
+            decided: now,
+            send_at,
+            cause: Cause::Other,
+            permit: None,
+            _place: place,
+        });
+        Ok(true)
+    }
+
+    /// How long calls like this one are held back.
+    pub(crate) fn held_back(&self, now: Instant) -> Option<HeldBack> {
+        let holds = self.shared.hold_off.as_ref()?;
+        holds.held_back(&self.key, self.tenant.as_deref(), now)
     }
 
     /// Whether there is still time for the retry that stands.
@@ -235,13 +341,13 @@ where
         }
         self.end_wait(now);
         let last = self.progress.attempts + 1 >= self.policy.max_attempts();
-        let mut request = self.again().template.request(last);
-        self.begin_attempt(request.headers_mut(), now);
+        let (mut head, body) = self.again().template.request(last);
+        self.begin_attempt(&mut head, now);
         let retry = self.progress.retry.take();
         self.progress.permit = retry.and_then(|retry| retry.permit);
         if let Some(permit) = &mut self.progress.permit {
             permit.sent();
         }
-        Ok(request)
+        Ok(Request::from_parts(head, body))
     }
 }

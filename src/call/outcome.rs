@@ -3,14 +3,17 @@
 
 use super::{Call, Ended, Pending, Step};
 use crate::{
+    Exhausted,
     body::BoxError,
     budget::{Permit, Withdrawal},
     client, clock,
-    decide::{Decision, HINT_SPREAD, Situation, decide},
+    deadline::{Ownership, RetryAttempt, Scope},
+    decide::{Decision, Situation, decide, spread},
     exhausted::{AttemptRecord, Ending},
+    hold_off::HeldBack,
     observe,
     policy::{ErrorView, Outcome, ResponseView, ResultView, Verdict, retry_after::Hint},
-    reason::{Cause, Processed, StopReason},
+    reason::{Cause, Processed, SkipReason, StopReason},
 };
 use http_body::Body;
 use std::{
@@ -39,6 +42,10 @@ where
         }
         if verdict.is_local_overload() && self.progress.attempts > 1 {
             return self.stop(StopReason::Overloaded, Some(ended), now);
+        }
+        if self.is_given_up_below(&ended) {
+            let skip = SkipReason::FinalAnswer;
+            return Step::Answer(self.let_stand(ended, Some(skip), now));
         }
         let hint = self.hint(&ended, &verdict, now);
         match self.decide(&verdict, hint, now) {
@@ -106,7 +113,7 @@ where
     /// Tells the budget of the attempt that ended: a first one fills it, a retry settles its permit.
     /// What was refused within this process never reached the dependency, and counts as neither.
     fn settle(&mut self, verdict: &Verdict, now: Instant) {
-        if self.progress.attempts == 1 && !verdict.is_local_overload() {
+        if self.deposits() && !verdict.is_local_overload() {
             let failed = verdict.earns_nothing();
             self.shared.budget.deposit(&self.key, failed, now);
         }
@@ -116,6 +123,34 @@ where
             // Dropped, it counts as failed.
             _ => {}
         }
+    }
+
+    /// Whether the attempt that ended fills the budget: the first one does, unless the call is itself
+    /// somebody's retry, or a layer outside in this stack counts it.
+    fn deposits(&self) -> bool {
+        let inherited = self.scope.as_ref().and_then(Scope::attempt);
+        self.progress.attempts == 1
+            && self.above != Some(Ownership::Told)
+            && !inherited.is_some_and(RetryAttempt::is_retry)
+    }
+
+    /// Whether the layer below gave up for a reason that leaves nothing to gain from asking again.
+    fn is_given_up_below<R, E>(&self, ended: &Ended<R, E>) -> bool {
+        let Ended::Response(response) = ended else {
+            return false;
+        };
+        if !response.status().is_server_error() {
+            return false;
+        }
+        let in_stack = response.extensions().get().map(Exhausted::marker);
+        let marker = in_stack.or_else(|| self.shared.headers.marker(response.headers()));
+        let Some(marker) = marker.filter(|marker| marker.reason.forbids_retry_above()) else {
+            return false;
+        };
+        if let Some(scope) = &self.scope {
+            scope.note(marker);
+        }
+        true
     }
 
     /// Notes how the attempt ended, for whoever asks later.
@@ -159,32 +194,65 @@ where
         }
     }
 
-    /// How long the server, or the user's classifier in its place, asks to wait.
+    /// How long the server, or the user's classifier in its place, asks this call to wait, and what
+    /// it asked of others.
     fn hint<R, E>(
         &mut self,
         ended: &Ended<R, E>,
         verdict: &Verdict,
         now: Instant,
-    ) -> Option<Duration> {
-        let read = match ended {
-            Ended::Response(response) if verdict.is_failure() && self.again.is_some() => {
-                self.policy.hint(response.headers(), SystemTime::now())
-            }
-            _ => Hint::Absent,
-        };
-        if read == Hint::Malformed {
-            observe::malformed_retry_after(&self.key, self.progress.attempts);
-        }
-        let read = match read {
-            Hint::Wait(wait) => Some(wait),
-            _ => None,
-        };
-        let hint = verdict.wait().or(read);
-        self.progress.hint = hint.map(|wait| (wait, now));
+    ) -> Option<HeldBack> {
+        let asked = verdict
+            .wait()
+            .or_else(|| self.retry_after(ended, verdict, now));
+        let asked = asked.map(|wait| HeldBack {
+            left: wait,
+            length: wait,
+        });
+        let hint = asked
+            .into_iter()
+            .chain(self.held_back(now))
+            .max_by_key(|held| held.left);
+        self.progress.hint = hint.map(|hint| (hint.left, now));
         hint
     }
 
-    fn decide(&mut self, verdict: &Verdict, hint: Option<Duration>, now: Instant) -> Decision {
+    /// What the response says of when to come back. It may be said to others as well.
+    fn retry_after<R, E>(
+        &self,
+        ended: &Ended<R, E>,
+        verdict: &Verdict,
+        now: Instant,
+    ) -> Option<Duration> {
+        let Ended::Response(response) = ended else {
+            return None;
+        };
+        let holds = self.shared.hold_off.as_ref();
+        if !verdict.is_failure() || (self.again.is_none() && holds.is_none()) {
+            return None;
+        }
+        match self.policy.hint(response.headers(), SystemTime::now()) {
+            Hint::Wait(wait) => {
+                if let (Some(holds), Some(cause)) = (holds, verdict.cause()) {
+                    match cause {
+                        Cause::Throttled => {
+                            holds.hold(&self.key, self.tenant.as_deref(), wait, now);
+                        }
+                        Cause::Unavailable => holds.hold(&self.key, None, wait, now),
+                        _ => {}
+                    }
+                }
+                Some(wait)
+            }
+            Hint::Malformed => {
+                observe::malformed_retry_after(&self.key, self.progress.attempts);
+                None
+            }
+            Hint::Absent => None,
+        }
+    }
+
+    fn decide(&mut self, verdict: &Verdict, hint: Option<HeldBack>, now: Instant) -> Decision {
         let progress = &self.progress;
         let (attempts, max_attempts) = (progress.attempts, self.policy.max_attempts());
         let more = verdict.is_failure() && attempts < max_attempts;
@@ -203,10 +271,10 @@ where
             replayable,
             attempts,
             max_attempts,
-            hint,
+            hint: hint.map(|hint| hint.left),
             max_retry_after: self.policy.max_retry_after(),
             backoff,
-            hint_spread: fastrand::f64() * HINT_SPREAD,
+            spread: hint.map_or(Duration::ZERO, |hint| spread(hint.length, fastrand::f64())),
             remaining: self.remaining(now),
             min_attempt: self.policy.min_attempt(),
         })

@@ -89,15 +89,13 @@ where
         match ended {
             Some(Ended::Response(mut response)) if pass_through => {
                 let exhausted = self.exhausted(reason, now);
-                observe::stopped(&self.method, &exhausted);
                 let info = self.info(None, now);
                 response.extensions_mut().insert(exhausted);
                 response.extensions_mut().insert(info);
                 return Ok(response.map(ResponseBody::inner));
             }
             Some(Ended::Error(error)) if pass_through => {
-                let exhausted = self.exhausted(reason, now);
-                observe::stopped(&self.method, &exhausted);
+                self.exhausted(reason, now);
                 return Err(error);
             }
             Some(Ended::Response(response)) => {
@@ -110,7 +108,10 @@ where
             Some(Ended::Cut) | None => {}
         }
         let exhausted = self.exhausted(reason, now);
-        observe::stopped(&self.method, &exhausted);
+        let answer = match &self.shared.inbound {
+            Some(inbound) if inbound.edge => OnExhausted::Terse,
+            _ => answer,
+        };
         let kept = std::mem::take(&mut self.progress.rate_limit);
         let info = self.info(None, now);
         let mut response = respond(exhausted, kept, answer, &self.method);
@@ -118,11 +119,12 @@ where
         Ok(response.map(ResponseBody::own))
     }
 
+    /// The details of a call that is given up, and told to whoever is to know.
     fn exhausted(&mut self, reason: StopReason, now: Instant) -> Exhausted {
         let progress = &mut self.progress;
         let unsafe_to_repeat = !self.idempotent && progress.processed != Processed::No;
         let retry_after = (!unsafe_to_repeat).then(|| progress.retry_after(now));
-        Exhausted::new(Details {
+        let exhausted = Exhausted::new(Details {
             reason,
             dependency: self.key.clone(),
             attempts: progress.attempts,
@@ -136,7 +138,12 @@ where
             retry_after,
             instance: self.instance.take(),
             history: std::mem::take(&mut progress.history),
-        })
+        });
+        observe::stopped(&self.method, &exhausted);
+        if let Some(scope) = &self.scope {
+            scope.note(exhausted.marker());
+        }
+        exhausted
     }
 }
 

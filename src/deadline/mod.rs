@@ -11,10 +11,32 @@
 //! request.extensions_mut().insert(Deadline::after(Duration::from_millis(200)));
 //! ```
 
-mod headers;
+mod attempt;
+mod codec;
+mod cover;
+mod inbound;
+mod layered;
+mod marker;
+mod names;
+mod scope;
 
-pub(crate) use headers::StampHeaders;
-pub use headers::{DEADLINE_REMAINING_MS, RETRY_ATTEMPT};
+pub use self::{
+    attempt::{RETRY_ATTEMPT, RetryAttempt},
+    codec::{DEADLINE_REMAINING_MS, DeadlineHeader},
+    cover::{CoverBody, CoverBodyLayer, CoverFuture, CoveredBody},
+    inbound::Inherited,
+    layered::LayeredRetries,
+    marker::RETRY_EXHAUSTED,
+    names::RetryHeaders,
+    scope::{Capture, CaptureLayer, Scoped},
+};
+pub(crate) use self::{
+    inbound::{Inbound, Received},
+    layered::RetriedAbove,
+    marker::Marker,
+    names::Ownership,
+    scope::Scope,
+};
 
 use crate::clock;
 use std::time::{Duration, Instant};

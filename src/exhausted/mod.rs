@@ -7,6 +7,7 @@ pub(crate) use problem::respond;
 use crate::{
     budget::Key,
     client::KeptError,
+    deadline::Marker,
     reason::{Processed, SkipReason, StopReason},
 };
 use http::StatusCode;
@@ -47,9 +48,39 @@ pub(crate) struct Details {
     pub(crate) history: History,
 }
 
+impl Details {
+    /// A call that was given up before anything else was known of it.
+    pub(crate) fn new(reason: StopReason, dependency: Key) -> Self {
+        Self {
+            reason,
+            dependency,
+            attempts: 0,
+            max_attempts: 1,
+            elapsed: Duration::ZERO,
+            waited: Duration::ZERO,
+            last: Ending::default(),
+            error: None,
+            retryable: true,
+            processed: Processed::No,
+            retry_after: None,
+            instance: None,
+            history: History::default(),
+        }
+    }
+}
+
 impl Exhausted {
     pub(crate) fn new(details: Details) -> Self {
         Self(Arc::new(details))
+    }
+
+    /// What is told of it upwards.
+    pub(crate) fn marker(&self) -> Marker {
+        Marker {
+            reason: self.reason(),
+            attempts: self.attempts(),
+            elapsed: self.elapsed(),
+        }
     }
 
     /// Why the layer stopped.

@@ -88,6 +88,10 @@ pub(crate) fn skipped(
     );
 }
 
+pub(crate) fn malformed_deadline() {
+    tracing::debug!("malformed deadline header: as if it were absent");
+}
+
 pub(crate) fn malformed_retry_after(dependency: &Key, attempt: u32) {
     tracing::debug!(
         dependency = %dependency,
