@@ -83,8 +83,8 @@ pub(crate) fn decide(now: &Situation) -> Decision {
 
 fn not_retryable(now: &Situation) -> Option<SkipReason> {
     match now.class {
-        ReplayClass::Never(skip) => Some(skip),
         _ if !now.failure => Some(SkipReason::FinalAnswer),
+        ReplayClass::Never(skip) => Some(skip),
         ReplayClass::IfUnprocessed if now.processed != Processed::No => {
             Some(SkipReason::NotIdempotent)
         }

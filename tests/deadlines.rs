@@ -165,7 +165,8 @@ async fn stops_when_the_service_fails_to_get_ready_and_reports_the_last_outcome(
     let details = exhausted(&response);
     assert_eq!(details.reason(), StopReason::Overloaded);
     assert_eq!(details.last_status(), Some(StatusCode::BAD_GATEWAY));
-    assert!(details.error().is_some());
+    // What readiness failed with is not what the last attempt ended with.
+    assert!(details.error().is_none());
 }
 
 /// Gives one byte each time that the interval has passed, and never ends.
@@ -863,7 +864,8 @@ impl Case {
                 let least = if index == 0 {
                     MS
                 } else {
-                    MS.max(self.least * MS)
+                    // Half of it has to do when the time comes.
+                    MS.max(self.least * MS / 2)
                 };
                 prop_assert!(left >= least, "sent with {left:?} left");
             }

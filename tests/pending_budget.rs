@@ -68,7 +68,7 @@ async fn a_denial_by_a_shared_budget_ends_the_call() {
     assert_eq!(response.status(), 503);
     assert_eq!(exhausted(&response).reason(), StopReason::FleetBudget);
     assert_eq!(exhausted(&response).elapsed(), 4 * MS);
-    assert_eq!(exhausted(&response).waited(), Duration::ZERO);
+    assert_eq!(exhausted(&response).waited(), 4 * MS);
     assert_eq!(script.count(), 1);
     assert!(ledger.settled().is_empty());
 
@@ -107,14 +107,14 @@ async fn a_shared_budget_that_never_answers_is_asked_until_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_granted_too_late_is_given_back_and_not_sent() {
-    // Granted 5 ms before the deadline: less than `min_attempt`.
+    // Granted 4 ms before the deadline: less than half of `min_attempt`.
     for policy in [steady().build().expect("a valid policy"), passing_through()] {
         let deadline = Some(Deadline::after(100 * MS));
-        let late = Answer::granted_after(95);
+        let late = Answer::granted_after(96);
         let (answer, took) = timed(asked(late, policy.clone(), deadline)).await;
         let (script, ledger, response) = answer;
         assert_eq!(exhausted(&response).reason(), StopReason::DeadlineTooClose);
-        assert_eq!(took, 95 * MS);
+        assert_eq!(took, 96 * MS);
         assert_eq!(script.count(), 1);
         assert_eq!(ledger.settled(), [RetryOutcome::NotSent]);
     }
@@ -123,7 +123,7 @@ async fn a_retry_granted_too_late_is_given_back_and_not_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_granted_too_late_leaves_the_outcome_in_hand() {
     let deadline = Some(Deadline::after(100 * MS));
-    let late = Answer::granted_after(95);
+    let late = Answer::granted_after(96);
     let (_, ledger, response) = asked(late, passing_through(), deadline).await;
     assert_eq!(response.status(), 502);
     assert_eq!(exhausted(&response).reason(), StopReason::DeadlineTooClose);

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// Data frames below this size are gathered into blocks, so that a body of single bytes costs its
 /// length and not an allocation for each of them. Above it, a reference to the frame costs less.
-const GATHER_BELOW: usize = 512;
+const GATHER_BELOW: usize = 4096;
 
 /// The largest block that small frames are gathered in: a page.
 const BLOCK: usize = 4096;
@@ -260,16 +260,16 @@ mod tests {
 
     #[test]
     fn gives_back_piece_by_piece_what_is_read_for_the_last_time() {
-        let (mut buffer, memory) = buffer(10_000);
+        let (mut buffer, memory) = buffer(50_000);
         for _ in 0..3 {
-            assert!(buffer.push(&Bytes::from(vec![0; 1_000])));
+            assert!(buffer.push(&Bytes::from(vec![0; 10_000])));
         }
         buffer.rewind();
         assert!(buffer.next(true).is_some());
         buffer.forget_read();
-        assert_eq!(memory.in_use(), 2_000);
+        assert_eq!(memory.in_use(), 20_000);
         assert!(buffer.next(false).is_some());
-        assert_eq!(memory.in_use(), 1_000);
+        assert_eq!(memory.in_use(), 10_000);
         assert!(buffer.next(false).is_some());
         assert_eq!(memory.in_use(), 0);
         assert!(buffer.next(false).is_none());

@@ -30,12 +30,20 @@ impl<B> Shared<B> {
         self.lock().is_replayable()
     }
 
-    /// Cuts off every handle given out so far and wakes the task that last polled the live one.
-    pub(super) fn supersede(&self) {
-        let waker = self.lock().supersede();
+    /// Cuts off every handle given out so far and wakes the task that last polled the live one, if
+    /// another can carry the whole body.
+    pub(super) fn supersede(&self) -> bool {
+        let waker = {
+            let mut cell = self.lock();
+            if !cell.is_replayable() {
+                return false;
+            }
+            cell.supersede()
+        };
         if let Some(waker) = waker {
             waker.wake();
         }
+        true
     }
 
     /// Starts over with a new live handle; after the `last` one nothing is kept any more.

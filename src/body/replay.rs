@@ -61,6 +61,15 @@ where
         (ReplayBody::buffered(handle), Self { kind })
     }
 
+    /// Whether another attempt can carry the whole body, as far as is known without making it.
+    pub(crate) fn is_replayable(&self) -> bool {
+        match &self.kind {
+            Kind::Empty => true,
+            Kind::Kept(shared) => shared.is_replayable(),
+            Kind::Made { gate, .. } => !gate.has_failed(),
+        }
+    }
+
     /// Whether another attempt can carry the whole body.
     ///
     /// A body that is made anew is made now, so that a factory that fails costs nothing.
@@ -80,14 +89,21 @@ where
         }
     }
 
-    /// Makes every body given out so far fail, and wakes the task that last polled one.
+    /// Makes every body given out so far fail, and wakes the task that last polled one, unless the
+    /// body cannot be carried again: then it says no, and the one under way streams on.
     ///
-    /// The source is not read again before [`next`](Replay::next).
-    pub(crate) fn supersede(&mut self) {
+    /// After a yes the source is not read again before [`next`](Replay::next).
+    pub(crate) fn supersede(&mut self) -> bool {
         match &mut self.kind {
-            Kind::Empty => {}
+            Kind::Empty => true,
             Kind::Kept(shared) => shared.supersede(),
-            Kind::Made { gate, .. } => std::mem::take(gate).close(),
+            Kind::Made { gate, .. } => {
+                let whole = !gate.has_failed();
+                if whole {
+                    std::mem::take(gate).close();
+                }
+                whole
+            }
         }
     }
 
@@ -95,7 +111,7 @@ where
     ///
     /// Without a [`prepare`](Replay::prepare) that said yes, its body may be one that fails.
     pub(crate) fn next(&mut self, last: bool) -> ReplayBody<B> {
-        self.supersede();
+        _ = self.supersede();
         match &mut self.kind {
             Kind::Empty => ReplayBody::default(),
             Kind::Kept(shared) => ReplayBody::buffered(shared.next(last)),

@@ -1,4 +1,10 @@
-use super::{BoxError, ReplayMemory, error::Superseded, gate::Gate, handle::Handle, into_bytes};
+use super::{
+    BoxError, ReplayMemory,
+    error::{Incomplete, Superseded},
+    gate::Gate,
+    handle::Handle,
+    into_bytes,
+};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
@@ -39,6 +45,8 @@ pin_project! {
         },
         // There is nothing to send, or nothing more.
         Empty,
+        // It failed, and goes on failing: what was sent of it must not pass for whole.
+        Failed,
         // What is read is kept in a cell that all attempts share.
         Buffered {
             handle: Handle<B>,
@@ -95,7 +103,7 @@ where
         match &mut self.inner {
             Inner::Buffered { handle } => handle.take_whole(EAGER, is_in_memory),
             Inner::Empty => Some(Bytes::new()),
-            Inner::Direct { .. } => None,
+            Inner::Direct { .. } | Inner::Failed => None,
         }
     }
 }
@@ -126,12 +134,15 @@ where
                 }
             },
             InnerProj::Empty => return Poll::Ready(None),
+            InnerProj::Failed => return Poll::Ready(Some(Err(Incomplete.into()))),
             InnerProj::Buffered { handle } => handle.poll_frame(cx),
         };
-        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            // Over, one way or the other: whatever it holds is let go of now, not when the
-            // connection gets round to it.
-            inner.set(Inner::Empty);
+        // Over, one way or the other: whatever it holds is let go of now, not when the connection
+        // gets round to it.
+        match polled {
+            Poll::Ready(None) => inner.set(Inner::Empty),
+            Poll::Ready(Some(Err(_))) => inner.set(Inner::Failed),
+            _ => {}
         }
         polled
     }
@@ -140,6 +151,7 @@ where
         match &self.inner {
             Inner::Direct { body, .. } => body.is_end_stream(),
             Inner::Empty => true,
+            Inner::Failed => false,
             Inner::Buffered { handle } => handle.is_end_stream(),
         }
     }
@@ -148,6 +160,7 @@ where
         match &self.inner {
             Inner::Direct { body, .. } => body.size_hint(),
             Inner::Empty => SizeHint::with_exact(0),
+            Inner::Failed => SizeHint::default(),
             Inner::Buffered { handle } => handle.size_hint(),
         }
     }
@@ -171,6 +184,7 @@ impl<B> fmt::Debug for ReplayBody<B> {
         f.write_str(match &self.inner {
             Inner::Direct { .. } => "ReplayBody::Direct(..)",
             Inner::Empty => "ReplayBody::Empty",
+            Inner::Failed => "ReplayBody::Failed",
             Inner::Buffered { .. } => "ReplayBody::Buffered(..)",
         })
     }

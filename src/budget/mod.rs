@@ -30,7 +30,7 @@ pub trait Budget: Send + Sync + 'static {
     /// Records one first attempt that ended. `failed` is true when its outcome was a failure.
     ///
     /// Called once per call whose first attempt ended, whether or not that call may be retried, and
-    /// never for a retry.
+    /// never for a retry, nor for an attempt that was turned away inside this process.
     fn deposit(&self, key: &Key, failed: bool, now: Instant);
 
     /// Asks for one retry of a failure of kind `cause`.

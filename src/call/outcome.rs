@@ -12,7 +12,7 @@ use crate::{
     exhausted::{AttemptRecord, Ending},
     hold_off::HeldBack,
     observe,
-    policy::{ErrorView, Outcome, ResponseView, ResultView, Verdict, retry_after::Hint},
+    policy::{Outcome, ResponseView, ResultView, Verdict, retry_after::Hint},
     reason::{Cause, Processed, SkipReason, StopReason},
 };
 use http_body::Body;
@@ -30,18 +30,22 @@ where
     /// Makes the next step of an attempt that ended.
     pub(crate) fn ended<R, E: 'static>(&mut self, ended: Ended<R, E>) -> Step<R, E> {
         let now = clock::now();
+        let cut = matches!(ended, Ended::Cut);
         let mut verdict = self.classify(&ended, now);
+        if cut && !verdict.is_failure() {
+            // Whatever a classifier says: there is no outcome that could stand.
+            verdict = Verdict::final_error();
+        }
         self.settle(&verdict, now);
         if verdict.is_success() {
             return Step::Answer(self.let_stand(ended, None, now));
         }
+        if verdict.is_local_overload() && self.progress.attempts > 1 {
+            return Step::Answer(self.shed(ended, now));
+        }
         self.record(&ended, &verdict, now);
-        let cut = matches!(ended, Ended::Cut);
         if cut && self.is_over(now) {
             return self.stop(StopReason::DeadlineReached, Some(ended), now);
-        }
-        if verdict.is_local_overload() && self.progress.attempts > 1 {
-            return self.stop(StopReason::Overloaded, Some(ended), now);
         }
         if self.is_given_up_below(&ended) {
             let skip = SkipReason::FinalAnswer;
@@ -58,7 +62,11 @@ where
                     again.template.leave_out(name);
                 }
                 let cause = verdict.cause().unwrap_or(Cause::Other);
-                self.withdraw(wait, cause, ended, now)
+                if self.again().template.body.prepare() {
+                    self.withdraw(wait, cause, ended, now)
+                } else {
+                    self.not_replayable(ended, now)
+                }
             }
         }
     }
@@ -103,9 +111,7 @@ where
                 headers: response.headers(),
                 extensions: response.extensions(),
             }),
-            Ended::Error(error) => {
-                ResultView::Error(ErrorView::new(error, self.policy.error_types()))
-            }
+            Ended::Error(error) => ResultView::Error(self.policy.see_error(error)),
             Ended::Cut => ResultView::Cut,
         }
     }
@@ -256,8 +262,8 @@ where
         let progress = &self.progress;
         let (attempts, max_attempts) = (progress.attempts, self.policy.max_attempts());
         let more = verdict.is_failure() && attempts < max_attempts;
-        let replayable = match &mut self.again {
-            Some(again) if more => again.template.body.prepare(),
+        let replayable = match &self.again {
+            Some(again) if more => again.template.body.is_replayable(),
             _ => true,
         };
         let backoff = match verdict.cause() {
@@ -278,6 +284,16 @@ where
             remaining: self.remaining(now),
             min_attempt: self.policy.min_attempt(),
         })
+    }
+
+    /// The body cannot be sent again after all.
+    fn not_replayable<R, E: 'static>(&mut self, ended: Ended<R, E>, now: Instant) -> Step<R, E> {
+        self.progress.retry = None;
+        if matches!(ended, Ended::Cut) {
+            return self.stop(StopReason::AttemptTimeout, Some(ended), now);
+        }
+        let skip = SkipReason::NotReplayable;
+        Step::Answer(self.let_stand(ended, Some(skip), now))
     }
 
     /// Asks what costs something to ask: a place to wait in, and the budget.
@@ -312,6 +328,11 @@ where
     /// The decision to retry stands: lets go of the outcome and of all that reads the request body.
     fn granted<R, E: 'static>(&mut self, permit: Permit, ended: Ended<R, E>) -> Step<R, E> {
         let now = clock::now();
+        // What read the body until now may have read too much while the budget was asked.
+        if !self.again().template.body.supersede() {
+            permit.give_back(now);
+            return self.not_replayable(ended, now);
+        }
         let remaining = self.remaining(now);
         let progress = &mut self.progress;
         let Some(retry) = &mut progress.retry else {
@@ -329,9 +350,6 @@ where
             hint: progress.hint.map(|(hint, _)| hint),
             remaining,
         });
-        if let Some(again) = &mut self.again {
-            again.template.body.supersede();
-        }
         Step::Retry(match ended {
             Ended::Response(response) => {
                 progress.rate_limit = super::stop::rate_limit(&response);

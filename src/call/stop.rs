@@ -26,9 +26,20 @@ where
 
     /// The inner service could not be made ready for the retry that stands.
     pub(crate) fn not_ready<E: 'static>(&mut self, error: E) -> StopReason {
-        let error = client::keep_error(error, self.policy.error_types());
-        self.progress.last_error = self.progress.last_error.take().or(error);
+        observe::not_ready(
+            &self.key,
+            client::keep_error(error, self.policy.error_types()),
+        );
         StopReason::Overloaded
+    }
+
+    /// The attempt was turned away inside this process: it was not sent, and the outcome before it is
+    /// the last one.
+    pub(super) fn shed<R, E: 'static>(&mut self, ended: Ended<R, E>, now: Instant) -> Answer<R, E> {
+        self.progress.attempts -= 1;
+        let answer = self.policy.on_exhausted(self.shared.side);
+        let in_hand = (answer == OnExhausted::PassThrough).then_some(ended);
+        self.answer_exhausted(StopReason::Overloaded, in_hand, now)
     }
 
     pub(super) fn let_stand<R, E>(
@@ -47,12 +58,12 @@ where
             let status = self.progress.last.status.map(|status| status.as_u16());
             observe::skipped(&self.method, &self.key, reason, attempts, status);
         }
+        let again = self.again.take();
         let mut response = response?;
-        if attempts > 1 || (skipped.is_some() && self.again.is_some()) {
+        if attempts > 1 || (skipped.is_some() && again.is_some()) {
             let info = self.info(skipped, now);
             response.extensions_mut().insert(info);
         }
-        self.again = None;
         Ok(response.map(ResponseBody::inner))
     }
 

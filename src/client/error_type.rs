@@ -66,15 +66,17 @@ const KNOWN: &[ErrorType] = &[
     },
 ];
 
-/// Sees `value` as an error, if its type is a known one or one of `more`.
+/// Sees `value` as an error, if its type is a known one or one of `more`. Says whether it is one of
+/// those: then somebody vouches for it.
 pub(crate) fn as_error<'a>(
     value: &'a dyn Any,
     more: &[ErrorType],
-) -> Option<&'a (dyn Error + 'static)> {
-    KNOWN
-        .iter()
-        .chain(more)
-        .find_map(|known| (known.view)(value))
+) -> Option<(&'a (dyn Error + 'static), bool)> {
+    let known = KNOWN.iter().map(|known| (known, false));
+    let vouched = more.iter().map(|known| (known, true));
+    known
+        .chain(vouched)
+        .find_map(|(known, vouched)| Some(((known.view)(value)?, vouched)))
 }
 
 /// Keeps `value` if it is an error of a known type or of one of `more`.
@@ -109,9 +111,9 @@ mod tests {
     #[test]
     fn sees_through_boxes_to_the_error_inside() {
         let boxed: BoxError = io::Error::from(io::ErrorKind::TimedOut).into();
-        assert!(as_error(&boxed, &[]).is_some_and(<dyn Error>::is::<io::Error>));
+        assert!(as_error(&boxed, &[]).is_some_and(|(error, _)| error.is::<io::Error>()));
         let local: Box<dyn Error> = Box::new(Mine);
-        assert!(as_error(&local, &[]).is_some_and(<dyn Error>::is::<Mine>));
+        assert!(as_error(&local, &[]).is_some_and(|(error, _)| error.is::<Mine>()));
     }
 
     #[test]
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn knows_a_registered_type() {
         let more = [ErrorType::of::<Mine>()];
-        assert!(as_error(&Mine, &more).is_some());
+        assert!(as_error(&Mine, &more).is_some_and(|(_, vouched)| vouched));
         assert!(keep_error(Mine, &more).is_some());
     }
 }

@@ -7,5 +7,5 @@ pub mod reqwest;
 
 pub(crate) use self::{
     error_type::{ErrorType, KeptError, as_error, keep_error},
-    recognise::{Kind, Recognised, find, recognise},
+    recognise::{Kind, Recognised, Trust, find, recognise},
 };

@@ -34,6 +34,17 @@ pub(crate) enum Kind {
 }
 
 impl Recognised {
+    fn without_proof(self) -> Self {
+        let kind = match self.kind {
+            Kind::Transient(Cause::Unprocessed, _) => {
+                Kind::Transient(Cause::Transport, Processed::Unknown)
+            }
+            Kind::Transient(cause, _) => Kind::Transient(cause, Processed::Unknown),
+            other => other,
+        };
+        Self { kind, ..self }
+    }
+
     const fn transient(name: &'static str, cause: Cause, processed: Processed) -> Self {
         let kind = Kind::Transient(cause, processed);
         Self { kind, name }
@@ -51,17 +62,52 @@ impl Recognised {
 }
 
 /// Reads `error` and its source chain. `None` is an error that nobody here knows.
-pub(crate) fn recognise(error: &(dyn Error + 'static)) -> Option<Recognised> {
-    let mut scan = Scan::default();
+///
+/// What of it is proof that nothing was processed is weighed by `trust`.
+pub(crate) fn recognise(error: &(dyn Error + 'static), trust: Trust) -> Option<Recognised> {
+    let mut scan = Scan {
+        vouched: trust.outermost,
+        ..Scan::default()
+    };
     let mut next = Some(error);
     for _ in 0..MAX_CHAIN {
         let Some(error) = next else { break };
         if let Some(certain) = scan.look_at(error) {
-            return Some(certain);
+            scan.found = Some(certain);
+            break;
         }
         next = inner(error);
     }
-    scan.found
+    let found = scan.conclude(error)?;
+    let trusted = trust.proof && (trust.reqwest || !is_reqwest(error));
+    Some(if trusted {
+        found
+    } else {
+        found.without_proof()
+    })
+}
+
+/// Whether a client that may follow redirects had a part in it: what could not be reached may be the
+/// second request of an attempt whose first was processed.
+fn is_reqwest(error: &(dyn Error + 'static)) -> bool {
+    #[cfg(feature = "reqwest")]
+    return find::<::reqwest::Error>(error).is_some();
+    #[cfg(not(feature = "reqwest"))]
+    {
+        let _ = error;
+        false
+    }
+}
+
+/// What an error is believed to prove.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trust {
+    /// Anything at all.
+    pub(crate) proof: bool,
+    /// That reqwest could not connect: true if its client follows no redirects.
+    pub(crate) reqwest: bool,
+    /// That the outermost error speaks of this request, though its type is a stranger's.
+    pub(crate) outermost: bool,
 }
 
 /// The first `T` in the error and its source chain.
@@ -90,8 +136,10 @@ fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
 struct Scan {
     /// Below an error that says "while connecting": nothing was sent yet.
     connecting: bool,
-    /// Below an error of an exchange under way: an I/O error in it proves nothing.
+    /// Below an error of an exchange under way, or of a stranger: an I/O error in it proves nothing.
     exchanging: bool,
+    /// Whether the outermost error was vouched for.
+    vouched: bool,
     found: Option<Recognised>,
 }
 
@@ -128,7 +176,22 @@ impl Scan {
         if let Some(error) = error.downcast_ref::<io::Error>() {
             return self.io(error);
         }
+        // What a stranger's error was caused by need not have happened to this request, unless
+        // somebody vouches for it.
+        self.exchanging |= !std::mem::take(&mut self.vouched);
         None
+    }
+
+    /// What the whole chain says.
+    fn conclude(self, error: &(dyn Error + 'static)) -> Option<Recognised> {
+        if self.found.is_none() && self.connecting {
+            return Some(if is_permanent_by_its_words(error) {
+                Recognised::permanent("connect")
+            } else {
+                self.broken("connect")
+            });
+        }
+        self.found
     }
 
     fn processed(&self) -> Processed {
@@ -154,7 +217,9 @@ impl Scan {
     }
 
     fn hyper(&mut self, error: &hyper::Error) -> Option<Recognised> {
-        if error.is_user() {
+        // hyper counts a connection task that is gone as the caller's doing, and offers no other way to
+        // tell it from a request that cannot be sent.
+        if error.is_user() && error.to_string() != "dispatch task is gone" {
             return Some(Recognised::permanent("request"));
         }
         if error.is_parse() {
@@ -262,6 +327,32 @@ impl Scan {
     }
 }
 
+/// Whether an attempt to connect failed for good, of which the types say nothing: TLS stacks and
+/// connectors have errors of their own.
+fn is_permanent_by_its_words(error: &(dyn Error + 'static)) -> bool {
+    const WORDS: [&str; 6] = [
+        "certificate",
+        "tls",
+        "ssl",
+        "handshake",
+        "invalid url",
+        "scheme",
+    ];
+    let chain = std::iter::successors(Some(error), |error| inner(*error));
+    // An outer error may name the URL, and a URL may contain anything.
+    let below = chain
+        .take(MAX_CHAIN)
+        .skip_while(|error| !is_connect(*error));
+    below.skip(1).any(|error| {
+        let words = error.to_string().to_ascii_lowercase();
+        WORDS.iter().any(|word| words.contains(word))
+    })
+}
+
+fn is_connect(error: &(dyn Error + 'static)) -> bool {
+    error.is::<hyper_util::client::legacy::Error>()
+}
+
 fn io_name(kind: io::ErrorKind) -> &'static str {
     use io::ErrorKind as Kind;
     match kind {
@@ -282,8 +373,14 @@ mod tests {
     use super::*;
     use crate::client::error_type::BoxError;
 
+    const ALL: Trust = Trust {
+        proof: true,
+        reqwest: true,
+        outermost: false,
+    };
+
     fn kind(error: impl Into<BoxError>) -> Option<Kind> {
-        recognise(&*error.into()).map(|recognised| recognised.kind)
+        recognise(&*error.into(), ALL).map(|recognised| recognised.kind)
     }
 
     #[derive(Debug)]

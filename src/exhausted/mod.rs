@@ -206,7 +206,7 @@ impl AttemptRecord {
         self.elapsed
     }
 
-    /// How long the layer meant to wait after it.
+    /// How long the next attempt was waited for: the back-off, and the inner service's readiness.
     pub fn wait(&self) -> Duration {
         self.wait
     }

@@ -7,6 +7,7 @@
 use crate::{
     Exhausted,
     budget::Key,
+    client::KeptError,
     reason::{Cause, SkipReason},
 };
 use http::Method;
@@ -70,7 +71,7 @@ pub(crate) fn stopped(method: &Method, exhausted: &Exhausted) {
     );
 }
 
-/// A failure that is the call's own answer.
+/// An outcome, other than a success, that is the call's own answer.
 pub(crate) fn skipped(
     method: &Method,
     dependency: &Key,
@@ -84,12 +85,18 @@ pub(crate) fn skipped(
         reason = reason.as_str(),
         attempts,
         status,
-        "failure not retried"
+        "not retried"
     );
 }
 
 pub(crate) fn malformed_deadline() {
     tracing::debug!("malformed deadline header: as if it were absent");
+}
+
+/// The inner service could not be made ready for a retry.
+pub(crate) fn not_ready(dependency: &Key, error: Option<KeptError>) {
+    let error = error.as_ref().map(tracing::field::display);
+    tracing::debug!(dependency = %dependency, error, "not ready for a retry");
 }
 
 pub(crate) fn malformed_retry_after(dependency: &Key, attempt: u32) {

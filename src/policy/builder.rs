@@ -25,6 +25,8 @@ pub(super) struct Settings {
     pub(super) statuses: Option<StatusTable>,
     pub(super) classifier: Option<Arc<dyn Classify>>,
     pub(super) error_types: Vec<ErrorType>,
+    pub(super) trust_proof: bool,
+    pub(super) no_redirects: bool,
     pub(super) trust_idempotency_key: Option<bool>,
     pub(super) vendor_fields: Vec<VendorField>,
     pub(super) on_exhausted: Option<OnExhausted>,
@@ -54,6 +56,8 @@ impl Default for Settings {
             statuses: None,
             classifier: None,
             error_types: Vec::new(),
+            trust_proof: true,
+            no_redirects: false,
             trust_idempotency_key: None,
             vendor_fields: Vec::new(),
             on_exhausted: None,
@@ -219,6 +223,27 @@ impl RetryPolicyBuilder {
     /// crate recognises, and so that it is kept in [`Exhausted`](crate::Exhausted).
     pub fn error_type<E: Error + Send + Sync + 'static>(mut self) -> Self {
         self.settings.error_types.push(ErrorType::of::<E>());
+        self
+    }
+
+    /// Takes no error for proof that nothing was processed, so that only idempotent requests are
+    /// retried.
+    ///
+    /// For stacks in which an attempt may be more than one request, such as a layer inside that
+    /// follows redirects: the second of them may fail to connect after the first was processed.
+    pub fn no_proof(mut self) -> Self {
+        self.settings.trust_proof = false;
+        self
+    }
+
+    /// States that the reqwest client inside follows no redirects
+    /// (`reqwest::redirect::Policy::none()`), so that its failure to connect proves that nothing was
+    /// processed.
+    ///
+    /// Without this it proves nothing: a POST may have been processed and answered with a redirect to
+    /// a server that refuses connections, and reqwest does not say which of the two requests failed.
+    pub fn no_redirects(mut self) -> Self {
+        self.settings.no_redirects = true;
         self
     }
 

@@ -3,7 +3,7 @@ use super::{
     verdict::Verdict,
 };
 use crate::{
-    client::{self, ErrorType, Recognised, recognise},
+    client::{self, ErrorType, Recognised, Trust, recognise},
     reason::{Cause, Processed},
 };
 use http::{Extensions, HeaderMap, Method, StatusCode, Uri, header::RETRY_AFTER};
@@ -88,12 +88,16 @@ pub(crate) struct ErrorView<'a> {
 }
 
 impl<'a> ErrorView<'a> {
-    pub(crate) fn new(value: &'a dyn Any, more: &[ErrorType]) -> Self {
+    pub(crate) fn new(value: &'a dyn Any, more: &[ErrorType], trust: Trust) -> Self {
         let error = client::as_error(value, more);
+        let recognised = error.and_then(|(error, vouched)| {
+            let outermost = vouched;
+            recognise(error, Trust { outermost, ..trust })
+        });
         Self {
             value,
-            error,
-            recognised: error.and_then(recognise),
+            error: error.map(|(error, _)| error),
+            recognised,
         }
     }
 }

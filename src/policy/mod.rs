@@ -50,10 +50,14 @@ pub(crate) use self::{
     classify::{ErrorView, RequestView, ResponseView, ResultView},
     idempotency::is_idempotent,
 };
-use crate::{client::ErrorType, reason::Cause};
+use crate::{
+    client::{ErrorType, Trust},
+    reason::Cause,
+};
 use builder::Settings;
 use http::request::Parts;
 use std::{
+    any::Any,
     sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
@@ -115,8 +119,8 @@ impl RetryPolicy {
         RetryPolicyBuilder::new(Settings::default())
     }
 
-    /// One attempt, no time-out: the layer only watches. The cheapest policy; a call under it
-    /// returns its own outcome, whatever it is.
+    /// One attempt, no time-out: the layer only watches. The cheapest policy. A call under it returns
+    /// its own outcome, unless a [`Deadline`](crate::Deadline) cuts it.
     pub fn never() -> Self {
         NEVER.clone()
     }
@@ -216,6 +220,16 @@ impl RetryPolicy {
         let default = if handlers { &HANDLERS } else { &CLIENT };
         let statuses = self.0.statuses.as_ref().unwrap_or(default);
         classify::by_default(result, statuses, handlers)
+    }
+
+    /// Sees an error of the inner service, and what it proves.
+    pub(crate) fn see_error<'a>(&self, error: &'a dyn Any) -> ErrorView<'a> {
+        let trust = Trust {
+            proof: self.0.trust_proof,
+            reqwest: self.0.no_redirects,
+            outermost: false,
+        };
+        ErrorView::new(error, &self.0.error_types, trust)
     }
 
     pub(crate) fn error_types(&self) -> &[ErrorType] {

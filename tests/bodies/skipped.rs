@@ -118,7 +118,7 @@ async fn why_a_large_body_was_not_sent_again_is_in_the_response_and_in_the_log()
     assert_eq!(info(&response).attempts, 1);
     assert_eq!(text(response).await, "busy");
     assert_eq!(wire.count(), 1);
-    let skipped = log.events("failure not retried");
+    let skipped = log.events("not retried");
     assert_eq!(skipped.len(), 1);
     assert_eq!(skipped[0]["reason"], "not_replayable");
     assert_eq!(skipped[0]["status"], "503");

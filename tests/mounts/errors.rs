@@ -118,25 +118,34 @@ async fn recognises_an_error_in_whatever_it_is_wrapped() {
     }
     let refused = || io::Error::from(ErrorKind::ConnectionRefused);
 
-    // Plain, boxed, boxed and wrapped: proof that nothing was processed, so a POST is repeated.
+    // Plain, boxed, shared: proof that nothing was processed, so a POST is repeated.
     let (plain, service) = failing_once(|| io::Error::from(ErrorKind::ConnectionRefused));
     send(&layer().layer(service), request("POST", ""))
         .await
         .expect("a response");
-    let (boxed, service) = failing_once(|| -> BoxError {
-        Wrapped(io::Error::from(ErrorKind::ConnectionRefused)).into()
-    });
+    let (boxed, service) =
+        failing_once(|| -> BoxError { io::Error::from(ErrorKind::ConnectionRefused).into() });
     send(&layer().layer(service), request("POST", ""))
         .await
         .expect("a response");
     let (shared, service) = failing_once(|| -> Arc<dyn std::error::Error + Send + Sync> {
-        Arc::new(Wrapped(io::Error::from(ErrorKind::ConnectionRefused)))
+        Arc::new(io::Error::from(ErrorKind::ConnectionRefused))
     });
     send(&layer().layer(service), request("POST", ""))
         .await
         .expect("a response");
     for sent in [plain, boxed, shared] {
         assert_eq!(sent.load(Ordering::SeqCst), 2);
+    }
+
+    // What caused a stranger's error need not have happened to this request: no proof.
+    for (method, attempts) in [("POST", 1), ("GET", 2)] {
+        let (sent, service) = failing_once(|| -> BoxError {
+            Wrapped(io::Error::from(ErrorKind::ConnectionRefused)).into()
+        });
+        let outcome = send(&layer().layer(service), request(method, "")).await;
+        assert_eq!(outcome.is_ok(), attempts == 2);
+        assert_eq!(sent.load(Ordering::SeqCst), attempts);
     }
 
     // A type of the user's own is looked into once the policy knows it.

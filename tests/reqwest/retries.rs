@@ -63,10 +63,16 @@ async fn does_not_repeat_a_post_that_was_answered() {
 }
 
 #[tokio::test]
-async fn repeats_even_a_post_whose_connection_was_refused() {
-    let client = client();
-    let request = client.post(closed().await).body("once");
-    let response = request.send_with(&retry(client)).await;
+async fn repeats_a_post_whose_connection_was_refused_only_where_nobody_follows_redirects() {
+    let closed = &closed().await;
+    let client = builder().redirect(reqwest::redirect::Policy::none());
+    let client = client.build().expect("a client");
+    let request = || client.post(closed).body("once");
+    let error = request().send_with(&retry(client.clone())).await;
+    assert!(error.expect_err("the only attempt").is_connect());
+    let policy = quick().no_redirects().build().expect("a valid policy");
+    let request = request().policy(policy);
+    let response = request.send_with(&retry(client.clone())).await;
     let response = response.expect("the layer's own");
     let exhausted = exhausted(&response);
     assert_eq!(exhausted.reason(), StopReason::MaxAttempts);

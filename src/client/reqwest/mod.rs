@@ -51,6 +51,15 @@
 //! the wire, of which neither the budget nor [`RetryInfo`](crate::RetryInfo) knows more than three. Even
 //! a client that was told nothing about retries repeats streams that HTTP/2 servers refuse.
 //!
+//! # Redirects
+//!
+//! reqwest follows redirects by itself, and does not say which of its requests failed: a POST may have
+//! been processed, and the server that it was redirected to may be down. So a failure to connect is
+//! no proof that nothing was processed, and only idempotent requests are retried after it. Where the
+//! client follows no redirects ([`Policy::none`](::reqwest::redirect::Policy::none)), say so in the
+//! policy ([`no_redirects`](crate::policy::RetryPolicyBuilder::no_redirects)), and a POST whose
+//! connection was refused is sent again.
+//!
 //! # Time-outs
 //!
 //! - The [policy's](crate::policy::RetryPolicyBuilder) `total_timeout` limits the call up to the
@@ -61,8 +70,8 @@
 //!   [`ClientBuilder::timeout`](::reqwest::ClientBuilder::timeout) start anew with **each attempt**, and
 //!   go on until the end of the response body. They are worth setting as a limit for that body. Three
 //!   attempts under a time-out of 10 s may take 30 s and the waits.
-//! - [`ClientBuilder::connect_timeout`](::reqwest::ClientBuilder::connect_timeout) proves that nothing
-//!   was processed, so that even a POST is sent again. Set it well below the other two.
+//! - [`ClientBuilder::connect_timeout`](::reqwest::ClientBuilder::connect_timeout) tells a server that
+//!   is gone from one that is slow. Set it well below the other two.
 //!
 //! # Bodies
 //!

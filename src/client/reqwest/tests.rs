@@ -3,7 +3,7 @@
 use super::into_reqwest_request;
 use crate::{
     body::{BoxError, Replay, ReplayBody, ReplayMemory},
-    client::{Kind, recognise},
+    client::{Kind, Trust, recognise},
     reason::{Cause, Processed},
 };
 use bytes::Bytes;
@@ -23,6 +23,12 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
+};
+
+const NO_REDIRECTS: Trust = Trust {
+    proof: true,
+    reqwest: true,
+    outermost: false,
 };
 
 const REFUSED: Kind = Kind::Transient(Cause::Unprocessed, Processed::No);
@@ -69,7 +75,7 @@ async fn silent() -> String {
 }
 
 fn seen(error: &Error) -> Option<Kind> {
-    recognise(error).map(|recognised| recognised.kind)
+    recognise(error, NO_REDIRECTS).map(|recognised| recognised.kind)
 }
 
 async fn error_of(client: Client, url: &str) -> Error {
