@@ -50,7 +50,10 @@ fn layer() -> RetryBudgetLayer {
 #[cfg(feature = "reqwest")]
 fn reqwest_client() -> reqwest::Client {
     let client = reqwest::Client::builder().no_proxy();
-    client.retry(reqwest::retry::never()).build().unwrap()
+    client
+        .retry(reqwest::retry::never())
+        .build()
+        .expect("as the test has it")
 }
 
 /// The order was taken (303 See Other); only the page that shows it cannot be reached.
@@ -86,15 +89,17 @@ async fn a_policy_can_doubt_the_proof_of_a_layer_that_follows_redirects() {
             let response = client.request(request).await?;
             if response.status() == 303 {
                 let empty = Full::default().map_err(|never: Infallible| match never {});
-                let next = Request::get(gone).body(empty.boxed_unsync()).unwrap();
+                let next = Request::get(gone)
+                    .body(empty.boxed_unsync())
+                    .expect("as the test has it");
                 return client.request(next).await;
             }
             Ok::<_, hyper_util::client::legacy::Error>(response)
         }
     });
     let mut post = request("POST", "one bicycle");
-    *post.uri_mut() = shop_uri.parse().unwrap();
-    let policy = steady().no_proof().build().unwrap();
+    *post.uri_mut() = shop_uri.parse().expect("as the test has it");
+    let policy = steady().no_proof().build().expect("as the test has it");
     let outcome = send(&layer().policy(policy).layer(follow), post).await;
     assert_eq!(shop.count(), 1, "{:?}", outcome.map(|r| r.status()));
 }
@@ -161,7 +166,7 @@ async fn a_classifier_that_calls_a_time_out_a_success_does_not_panic() {
     for (attempt, total) in [(Some(50 * MS), None), (None, Some(50 * MS))] {
         let policy = steady().classifier(lenient);
         let policy = policy.attempt_timeout(attempt).total_timeout(total);
-        let service = layer().policy(policy.build().unwrap());
+        let service = layer().policy(policy.build().expect("as the test has it"));
         let service = service.layer(Script::new([Reply::Hang]));
         let called = tokio::spawn(async move { send(&service, get()).await });
         let response = called.await.expect("no panic").expect("a response");
@@ -172,7 +177,7 @@ async fn a_classifier_that_calls_a_time_out_a_success_does_not_panic() {
 /// The far future, as somebody writes it who means "no deadline".
 #[tokio::test]
 async fn the_last_instant_of_all_is_a_deadline_like_any_other() {
-    let mut last = Instant::now();
+    let mut last = tokio::time::Instant::now().into_std();
     let mut step = Duration::from_secs(1 << 62);
     while step > Duration::from_nanos(1) {
         match last.checked_add(step) {
@@ -199,7 +204,10 @@ where
     let (done, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_all().build().unwrap();
+        let runtime = { runtime }
+            .enable_all()
+            .build()
+            .expect("as the test has it");
         _ = done.send(runtime.block_on(make()));
     });
     ended.recv_timeout(limit).ok()
@@ -221,12 +229,12 @@ fn a_busy_inner_future_is_cut_at_its_time_out() {
 
     let cut = within(5 * SECOND, || async {
         let policy = steady().attempt_timeout(50 * MS).max_attempts(1);
-        let layer = layer().policy(policy.build().unwrap());
+        let layer = layer().policy(policy.build().expect("as the test has it"));
         let service = layer.layer(service_fn(|_: Request<ReplayBody<Body>>| async {
             busy().await;
             Ok::<_, Infallible>(Response::new(Body::default()))
         }));
-        let response = send(&service, get()).await.unwrap();
+        let response = send(&service, get()).await.expect("as the test has it");
         exhausted(&response).reason()
     });
     assert_eq!(cut, Some(StopReason::AttemptTimeout));
@@ -250,20 +258,22 @@ impl Service<Request<ReplayBody<Body>>> for Early {
     fn call(&mut self, request: Request<ReplayBody<Body>>) -> Self::Future {
         let seen = self.0.clone();
         Box::pin(async move {
-            let first = seen.lock().unwrap().is_empty();
+            let first = seen.lock().expect("as the test has it").is_empty();
             if first {
-                seen.lock().unwrap().push("early");
+                seen.lock().expect("as the test has it").push("early");
                 tokio::spawn(async move {
                     tokio::time::sleep(5 * MS).await;
                     _ = request.into_body().collect().await;
                 });
                 let response = Response::builder().status(502);
-                return Ok(response.body(Full::from("busy")).unwrap());
+                return Ok(response
+                    .body(Full::from("busy"))
+                    .expect("as the test has it"));
             }
             match request.into_body().collect().await {
-                Ok(_) => seen.lock().unwrap().push("whole"),
+                Ok(_) => seen.lock().expect("as the test has it").push("whole"),
                 Err(error) => {
-                    seen.lock().unwrap().push("cut short");
+                    seen.lock().expect("as the test has it").push("cut short");
                     return Err(error);
                 }
             }
@@ -277,13 +287,13 @@ impl Service<Request<ReplayBody<Body>>> for Early {
 async fn no_attempt_is_made_whose_body_was_lost_while_a_budget_was_asked() {
     let policy = steady().replay_limit(4).total_timeout(None);
     let ledger = Ledger::new([Answer::granted_after(20)]);
-    let layer = RetryBudgetLayer::new().policy(policy.build().unwrap());
+    let layer = RetryBudgetLayer::new().policy(policy.build().expect("as the test has it"));
     let seen = Arc::default();
     let service = layer
         .shared_budget(ledger.clone())
         .layer(Early(Arc::clone(&seen)));
     let outcome = send(&service, request("PUT", "longer than four")).await;
-    let seen = seen.lock().unwrap().clone();
+    let seen = seen.lock().expect("as the test has it").clone();
     assert_eq!(seen, ["early"], "{:?}", outcome.map(|r| r.status()));
     assert_eq!(ledger.settled(), [RetryOutcome::NotSent]);
 }
@@ -301,14 +311,14 @@ fn no_attempt_is_made_whose_body_was_lost_at_the_decision() {
             cause: Cause,
             _: Instant,
         ) -> tower_retry_budget::budget::Withdrawal {
-            let body = self.0.lock().unwrap().take();
+            let body = self.0.lock().expect("as the test has it").take();
             let read = std::thread::spawn(move || {
                 if let Some(mut body) = body {
                     let mut cx = Context::from_waker(std::task::Waker::noop());
                     _ = Pin::new(&mut body).poll_frame(&mut cx);
                 }
             });
-            read.join().unwrap();
+            read.join().expect("as the test has it");
             let permit = tower_retry_budget::budget::Permit::new(self, key.clone(), cause, 1000);
             tower_retry_budget::budget::Withdrawal::Granted(permit)
         }
@@ -323,10 +333,13 @@ fn no_attempt_is_made_whose_body_was_lost_at_the_decision() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .unwrap();
+        .expect("as the test has it");
     runtime.block_on(async {
         let slot = Arc::new(std::sync::Mutex::new(None));
-        let policy = steady().replay_limit(4).build().unwrap();
+        let policy = steady()
+            .replay_limit(4)
+            .build()
+            .expect("as the test has it");
         let layer = RetryBudgetLayer::new()
             .policy(policy)
             .budget(Racing(slot.clone()));
@@ -336,11 +349,11 @@ fn no_attempt_is_made_whose_body_was_lost_at_the_decision() {
             let (slot, first) = (slot.clone(), count.fetch_add(1, Ordering::SeqCst) == 0);
             async move {
                 if first {
-                    *slot.lock().unwrap() = Some(request.into_body());
+                    *slot.lock().expect("as the test has it") = Some(request.into_body());
                     return Ok(Response::builder()
                         .status(502)
                         .body(Body::default())
-                        .unwrap());
+                        .expect("as the test has it"));
                 }
                 request.into_body().collect().await?;
                 Ok::<_, BoxError>(Response::new(Body::default()))
@@ -358,20 +371,26 @@ async fn a_superseded_body_does_not_end_well_when_it_is_polled_again() {
     let slot = Arc::new(std::sync::Mutex::new(None));
     let kept = slot.clone();
     let service = layer().layer(service_fn(move |request: Request<ReplayBody<Body>>| {
-        let first = kept.lock().unwrap().is_none();
+        let first = kept.lock().expect("as the test has it").is_none();
         if first {
-            *kept.lock().unwrap() = Some(request.into_body());
+            *kept.lock().expect("as the test has it") = Some(request.into_body());
         }
         let status = if first { 502 } else { 200 };
         std::future::ready(Ok::<_, BoxError>(
             Response::builder()
                 .status(status)
                 .body(Body::default())
-                .unwrap(),
+                .expect("as the test has it"),
         ))
     }));
-    send(&service, request("PUT", "abc")).await.unwrap();
-    let mut body = slot.lock().unwrap().take().unwrap();
+    send(&service, request("PUT", "abc"))
+        .await
+        .expect("as the test has it");
+    let mut body = slot
+        .lock()
+        .expect("as the test has it")
+        .take()
+        .expect("as the test has it");
     let error = body.frame().await;
     assert!(matches!(error, Some(Err(_))), "cut off");
     assert!(!body.is_end_stream(), "says that it is whole");
@@ -380,10 +399,7 @@ async fn a_superseded_body_does_not_end_well_when_it_is_polled_again() {
         Some(0),
         "says that nothing is missing"
     );
-    assert!(
-        !matches!(body.frame().await, None),
-        "ends as if it were whole"
-    );
+    assert!(body.frame().await.is_some(), "ends as if it were whole");
 }
 
 /// What a layer keeps is bounded by what it really holds, not by what it was shown of it.
@@ -462,7 +478,7 @@ async fn a_body_that_gives_more_than_it_promised_is_the_same_on_every_attempt() 
     let service = layer().layer(script.clone());
     let response = send(&service, request("PUT", "").map(|_| Lies(0)))
         .await
-        .unwrap();
+        .expect("as the test has it");
     assert_eq!(response.status(), 200);
     let bodies: Vec<_> = script.seen().iter().map(|s| s.body.clone()).collect();
     assert_eq!(
@@ -481,7 +497,10 @@ async fn a_finished_call_holds_no_inner_service_and_no_body() {
         let script = Script::new([reply]);
         let mut service = layer().layer(script.clone());
         let future = ServiceExt::<Request<Body>>::ready(&mut service);
-        let future = future.await.unwrap().call(request("PUT", "abc"));
+        let future = future
+            .await
+            .expect("as the test has it")
+            .call(request("PUT", "abc"));
         tokio::pin!(future);
         _ = (&mut future).await;
         // This one and the service's.
@@ -499,7 +518,11 @@ async fn the_log_of_a_failed_reqwest_call_has_no_query_string() {
     let client = reqwest_client();
     let retry = layer().layer(client.clone().into_service());
     let uri = gone.uri().replace("q=1", "token=hunter2");
-    let response = client.get(uri).send_with(&retry).await.unwrap();
+    let response = client
+        .get(uri)
+        .send_with(&retry)
+        .await
+        .expect("as the test has it");
     assert_eq!(response.status(), 503);
     assert_eq!(log.events("retries exhausted").len(), 1);
     let all = log.everything();
@@ -513,7 +536,7 @@ async fn an_attempt_that_was_shed_inside_does_not_count_as_sent() {
     let script = Script::new([Reply::Status(502), Reply::Error(shed.into())]);
     let ledger = Ledger::new([]);
     let service = layer().shared_budget(ledger.clone()).layer(script);
-    let response = send(&service, get()).await.unwrap();
+    let response = send(&service, get()).await.expect("as the test has it");
     // The budget was told that the second one was not sent ...
     assert_eq!(ledger.settled(), [RetryOutcome::NotSent]);
     assert_eq!(exhausted(&response).reason(), StopReason::Overloaded);
@@ -531,7 +554,9 @@ async fn an_error_of_readiness_is_not_told_as_that_of_the_last_attempt() {
     let script = Script::new([502]);
     let error = io::Error::other("the pool is closed");
     let script = script.readiness([Readiness::Ready, Readiness::Error(error.into())]);
-    let response = send(&layer().layer(script), get()).await.unwrap();
+    let response = send(&layer().layer(script), get())
+        .await
+        .expect("as the test has it");
     let exhausted = exhausted(&response);
     assert_eq!(exhausted.last_status().map(|s| s.as_u16()), Some(502));
     assert_eq!(exhausted.error_type(), None);
@@ -544,7 +569,9 @@ async fn the_wait_in_the_history_is_the_one_that_passed() {
     let script = Script::new([502]).readiness([Readiness::Ready, Readiness::Never]);
     let mut request = get();
     request.extensions_mut().insert(Deadline::after(SECOND));
-    let response = send(&layer().layer(script), request).await.unwrap();
+    let response = send(&layer().layer(script), request)
+        .await
+        .expect("as the test has it");
     let waits: Vec<_> = exhausted(&response).history().map(|r| r.wait()).collect();
     assert_eq!(waits, [SECOND]);
 }
@@ -558,7 +585,7 @@ async fn a_connection_task_that_is_gone_is_a_broken_connection() {
         fn execute(&self, task: F) {
             self.0
                 .lock()
-                .unwrap()
+                .expect("as the test has it")
                 .push(tokio::spawn(task).abort_handle());
         }
     }
@@ -568,7 +595,7 @@ async fn a_connection_task_that_is_gone_is_a_broken_connection() {
         let tasks = tasks.clone();
         async move {
             conn.request().await?;
-            let running = std::mem::take(&mut *tasks.0.lock().unwrap());
+            let running = std::mem::take(&mut *tasks.0.lock().expect("as the test has it"));
             let first = !running.is_empty();
             if first {
                 running.iter().for_each(|task| task.abort());
@@ -581,7 +608,7 @@ async fn a_connection_task_that_is_gone_is_a_broken_connection() {
     let client =
         hyper_util::client::legacy::Client::builder(spawn).build_http::<ReplayBody<Body>>();
     let mut request = get();
-    *request.uri_mut() = server.uri().parse().unwrap();
+    *request.uri_mut() = server.uri().parse().expect("as the test has it");
     let outcome = send(&layer().layer(client), request).await;
     assert!(server.count() > 1, "{:?}", outcome.map(|r| r.status()));
 }
@@ -593,7 +620,9 @@ async fn never_skips_say_what_they_are() {
     let mut service = layer().layer(Script::new([404]));
     let mut request = get();
     request.extensions_mut().insert(RetryPolicy::never());
-    call(&mut service, request).await.unwrap();
+    call(&mut service, request)
+        .await
+        .expect("as the test has it");
     let events = log.events("failure not retried");
     // A 404 is an answer under any policy, not a failure that was let stand because retries are off.
     assert!(

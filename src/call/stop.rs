@@ -26,10 +26,8 @@ where
 
     /// The inner service could not be made ready for the retry that stands.
     pub(crate) fn not_ready<E: 'static>(&mut self, error: E) -> StopReason {
-        observe::not_ready(
-            &self.key,
-            client::keep_error(error, self.policy.error_types()),
-        );
+        let error = client::keep_error(error, self.policy.error_types());
+        observe::not_ready(&self.key, error.as_ref());
         StopReason::Overloaded
     }
 

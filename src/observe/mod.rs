@@ -94,8 +94,8 @@ pub(crate) fn malformed_deadline() {
 }
 
 /// The inner service could not be made ready for a retry.
-pub(crate) fn not_ready(dependency: &Key, error: Option<KeptError>) {
-    let error = error.as_ref().map(tracing::field::display);
+pub(crate) fn not_ready(dependency: &Key, error: Option<&KeptError>) {
+    let error = error.map(tracing::field::display);
     tracing::debug!(dependency = %dependency, error, "not ready for a retry");
 }
 

@@ -1,7 +1,7 @@
 //! What is sent again, and how often.
 
 use super::{
-    builder, client, exhausted, info, retry,
+    builder, client, exhausted, info, quick, retry,
     server::{Reply, Server, closed, serve},
 };
 use axum::{Router, routing::any};
