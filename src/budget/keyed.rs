@@ -19,7 +19,7 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     fmt,
     sync::{
-        Mutex, OnceLock, PoisonError, RwLock, TryLockError,
+        Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -143,6 +143,16 @@ impl<T> KeyMap<T> {
         use_it(entries.get(key))
     }
 
+    /// Looks at the account that a use of `key` would find: its own, or the shared one when there is
+    /// no room; `None` when one would be made.
+    pub(super) fn look<R>(&self, key: &Key, look: impl Fn(&T) -> R) -> Option<R> {
+        let own = self.with_existing(key, |account| account.map(&look));
+        own.or_else(|| match self.is_full() {
+            true => self.with_existing(&Key::OVERFLOW, |account| account.map(&look)),
+            false => None,
+        })
+    }
+
     /// How many keys have an account of their own.
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
@@ -218,6 +228,11 @@ impl<T> fmt::Debug for KeyMap<T> {
             .field("overflowed", &self.overflowed())
             .finish_non_exhaustive()
     }
+}
+
+/// Locks an account. A panic cannot leave one half changed, since nothing under the lock panics.
+pub(super) fn lock<T>(account: &Mutex<T>) -> MutexGuard<'_, T> {
+    account.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -9,13 +9,16 @@
 
 mod key;
 mod keyed;
+mod milli;
 mod permit;
+mod snapshot;
 mod token;
 
 pub use self::{
     key::Key,
     permit::{Permit, Settled},
-    token::{Snapshot, TokenBudget, TokenBudgetBuilder},
+    snapshot::Snapshot,
+    token::{TokenBudget, TokenBudgetBuilder},
 };
 use crate::reason::{Cause, StopReason};
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Instant};

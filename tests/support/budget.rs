@@ -1,4 +1,4 @@
-//! Asking a token budget at times of the test's own choosing.
+//! Asking a budget at times of the test's own choosing.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::{
@@ -22,8 +22,8 @@ pub(crate) fn build(builder: TokenBudgetBuilder) -> Arc<TokenBudget> {
     Arc::new(builder.build().expect("valid settings"))
 }
 
-pub(crate) fn withdraw(
-    budget: &Arc<TokenBudget>,
+pub(crate) fn withdraw<B: Budget>(
+    budget: &Arc<B>,
     key: &Key,
     cause: Cause,
     now: Instant,
@@ -34,12 +34,12 @@ pub(crate) fn withdraw(
             assert_eq!(reason, StopReason::Budget);
             None
         }
-        other => panic!("a token budget decides on the spot, not {other:?}"),
+        other => panic!("this budget decides on the spot, not {other:?}"),
     }
 }
 
 /// Asks for a retry, sends it, and lets it fail.
-pub(crate) fn fail(budget: &Arc<TokenBudget>, key: &Key, now: Instant) -> bool {
+pub(crate) fn fail<B: Budget>(budget: &Arc<B>, key: &Key, now: Instant) -> bool {
     match withdraw(budget, key, Cause::ServerError, now) {
         Some(mut permit) => {
             permit.sent();
@@ -50,7 +50,7 @@ pub(crate) fn fail(budget: &Arc<TokenBudget>, key: &Key, now: Instant) -> bool {
 }
 
 /// Asks for a retry of a failure of kind `cause`, sends it, and lets it succeed.
-pub(crate) fn succeed(budget: &Arc<TokenBudget>, key: &Key, cause: Cause, now: Instant) -> bool {
+pub(crate) fn succeed<B: Budget>(budget: &Arc<B>, key: &Key, cause: Cause, now: Instant) -> bool {
     match withdraw(budget, key, cause, now) {
         Some(mut permit) => {
             permit.sent();
@@ -62,7 +62,7 @@ pub(crate) fn succeed(budget: &Arc<TokenBudget>, key: &Key, cause: Cause, now: I
 }
 
 /// Lets retries fail until one is denied, and returns how many were granted.
-pub(crate) fn drain(budget: &Arc<TokenBudget>, key: &Key, now: Instant) -> u32 {
+pub(crate) fn drain<B: Budget>(budget: &Arc<B>, key: &Key, now: Instant) -> u32 {
     (0..)
         .find(|_| !fail(budget, key, now))
         .expect("a budget ends")

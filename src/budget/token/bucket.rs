@@ -1,7 +1,14 @@
 //! The state of one key's account. Pure: no clock, no lock.
 
-use super::rule::{COST, Rule, TOKEN, nanos};
-use crate::{budget::Settled, reason::RetryOutcome};
+use super::rule::Rule;
+use crate::{
+    budget::{
+        Settled,
+        milli::{TOKEN, nanos},
+        snapshot::{Counts, Snapshot},
+    },
+    reason::{Cause, RetryOutcome},
+};
 use std::time::Instant;
 
 /// Nanoseconds in the second over which first attempts are counted.
@@ -29,6 +36,7 @@ pub(super) struct Bucket {
     /// First attempts in the second being counted, and in the one before it.
     this_second: u32,
     last_second: u32,
+    counts: Counts,
 }
 
 impl Bucket {
@@ -42,6 +50,7 @@ impl Bucket {
             into_second: 0,
             this_second: 0,
             last_second: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -59,42 +68,52 @@ impl Bucket {
         self.limit = cap;
     }
 
-    /// Takes a token from balance and ceiling, if both have a whole one.
-    pub(super) fn withdraw(&mut self, rule: &Rule, now: Instant) -> bool {
+    /// Takes what a retry costs from the balance and one token from the ceiling, if both have as
+    /// much, and returns the cost.
+    pub(super) fn withdraw(&mut self, rule: &Rule, cause: Cause, now: Instant) -> Option<u32> {
         self.advance(rule, now);
-        let cost = u64::from(COST);
+        let cost = rule.costs.of(cause);
+        // A ceiling on volume: a retry is one request more, however little it costs.
         let ceiling = match rule.ceiling_ratio {
-            Some(_) => self.ceiling.checked_sub(cost),
+            Some(_) => self.ceiling.checked_sub(TOKEN),
             None => Some(self.ceiling),
         };
-        match (self.balance.checked_sub(cost), ceiling) {
+        match (self.balance.checked_sub(cost.into()), ceiling) {
             (Some(balance), Some(ceiling)) => {
                 self.balance = balance;
                 self.ceiling = ceiling;
-                true
+                self.counts.spent();
+                Some(cost)
             }
-            _ => false,
+            _ => {
+                self.counts.denied();
+                None
+            }
         }
     }
 
     /// Learns what became of a retry that was withdrawn.
     pub(super) fn settle(&mut self, rule: &Rule, settled: Settled, now: Instant) {
         self.advance(rule, now);
-        let cost = u64::from(settled.cost);
         match settled.outcome {
             RetryOutcome::NotSent => {
-                self.balance = raised(self.balance, cost, self.limit);
+                self.refund(settled.cost);
                 if rule.ceiling_ratio.is_some() {
-                    self.ceiling = raised(self.ceiling, cost, Rule::ceiling(self.limit));
+                    self.ceiling = raised(self.ceiling, TOKEN, Rule::ceiling(self.limit));
                 }
             }
             // A server that says "too much" is not helped by a retry that got through: another
             // call went without its place.
             RetryOutcome::Succeeded if !settled.cause.is_overload_signal() => {
-                self.balance = raised(self.balance, cost, self.limit);
+                self.refund(settled.cost);
             }
             RetryOutcome::Succeeded | RetryOutcome::Failed => {}
         }
+    }
+
+    fn refund(&mut self, cost: u32) {
+        self.balance = raised(self.balance, cost.into(), self.limit);
+        self.counts.refunded();
     }
 
     /// Whether the account is idle and holds at least what a new one would, so that forgetting it
@@ -108,23 +127,20 @@ impl Bucket {
             && (rule.ceiling_ratio.is_none() || bucket.ceiling >= new.ceiling)
     }
 
-    /// The state as of `now`.
-    pub(super) fn at(mut self, rule: &Rule, now: Instant) -> Self {
+    /// What there is to look at, as of `now`.
+    pub(super) fn snapshot(mut self, rule: &Rule, now: Instant) -> Snapshot {
         self.advance(rule, now);
-        self
-    }
-
-    pub(super) fn balance(&self) -> u64 {
-        self.balance
+        Snapshot {
+            balance: self.balance,
+            cap: self.cap(rule),
+            ceiling: rule.ceiling_ratio.map(|_| self.ceiling),
+            counts: self.counts,
+        }
     }
 
     /// The cap that the next deposit would find.
-    pub(super) fn cap(&self, rule: &Rule) -> u64 {
+    fn cap(&self, rule: &Rule) -> u64 {
         rule.cap(self.busier_second())
-    }
-
-    pub(super) fn ceiling(&self, rule: &Rule) -> Option<u64> {
-        rule.ceiling_ratio.map(|_| self.ceiling)
     }
 
     fn busier_second(&self) -> u32 {

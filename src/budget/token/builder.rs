@@ -1,8 +1,16 @@
 use super::{
     TokenBudget,
-    rule::{self, Rule, TOKEN},
+    costs::{Costs, MAX_COST},
+    rule::{self, Rule},
 };
-use crate::{budget::keyed, config_error::ConfigError};
+use crate::{
+    budget::{
+        keyed,
+        milli::{TOKEN, checked},
+    },
+    config_error::ConfigError,
+    reason::Cause,
+};
 use std::time::Duration;
 
 /// Builds a [`TokenBudget`]. The default of each setting is that of [`TokenBudget::default`].
@@ -14,6 +22,7 @@ pub struct TokenBudgetBuilder {
     initial: Option<u64>,
     trickle: Option<Duration>,
     ceiling_ratio: Ceiling,
+    costs: Costs,
     max_keys: usize,
 }
 
@@ -32,6 +41,7 @@ impl TokenBudgetBuilder {
             initial: None,
             trickle: Some(rule::DEFAULT_TRICKLE),
             ceiling_ratio: Ceiling::Default,
+            costs: Costs::default(),
             max_keys: keyed::DEFAULT_LIMIT,
         }
     }
@@ -98,6 +108,45 @@ impl TokenBudgetBuilder {
         self
     }
 
+    /// Sets what a retry of such a failure costs, in thousandths of a token. Defaults to 1000 for every
+    /// [`Cause`].
+    ///
+    /// As much is taken from the balance, must be there whole, and is what a retry gives back. The
+    /// ceiling is one of volume: it counts every retry as one, whatever that costs. A retry that
+    /// costs nothing is thus bounded by the ceiling and by the attempts of its call, and is free each
+    /// time, not the first time alone: a budget does not know the attempts of a call.
+    ///
+    /// At most 1 000 000. A cost above what the balance holds is never granted: with little traffic
+    /// that is the [`cap`](Self::cap).
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Instant};
+    /// use tower_retry_budget::{
+    ///     budget::{Budget, Key, TokenBudget, Withdrawal},
+    ///     reason::Cause,
+    /// };
+    ///
+    /// // A time-out has held a place in the server for long; a refused stream has cost it nothing.
+    /// let budget = TokenBudget::builder()
+    ///     .cost(Cause::Timeout, 2500)
+    ///     .cost(Cause::Throttled, 500)
+    ///     .cost(Cause::Unprocessed, 0)
+    ///     .build()?;
+    /// let budget = Arc::new(budget);
+    /// let (key, now) = (Key::from_static("search"), Instant::now());
+    ///
+    /// let retry = budget.clone().withdraw(&key, Cause::Timeout, now);
+    /// assert_eq!(budget.snapshot(&key, now).balance(), 2.5);
+    /// assert_eq!(budget.snapshot(&key, now).ceiling(), 29.0);
+    /// drop(retry); // never sent
+    /// assert_eq!(budget.snapshot(&key, now).balance(), 5.0);
+    /// # Ok::<(), tower_retry_budget::ConfigError>(())
+    /// ```
+    pub fn cost(mut self, cause: Cause, milli_tokens: u32) -> Self {
+        self.costs.set(cause, milli_tokens);
+        self
+    }
+
     /// Sets how many keys have an account of their own; those beyond share one. Defaults to 4096.
     ///
     /// Not zero. Each key costs about 150 to 300 bytes.
@@ -145,6 +194,13 @@ impl TokenBudgetBuilder {
             Ceiling::Ratio(given) => Some(checked("ceiling_ratio", given)?),
             Ceiling::Off => None,
         };
+        if let Some(cost) = self.costs.above(MAX_COST) {
+            return Err(ConfigError::new(
+                "cost",
+                cost,
+                "at most 1000000 thousandths of a token",
+            ));
+        }
         if self.max_keys == 0 {
             return Err(ConfigError::new(
                 "max_keys",
@@ -158,19 +214,10 @@ impl TokenBudgetBuilder {
             initial: initial.saturating_mul(TOKEN),
             trickle,
             ceiling_ratio,
+            costs: self.costs,
         };
         Ok(TokenBudget::new(rule, self.max_keys))
     }
-}
-
-fn checked(setting: &'static str, given: f64) -> Result<u64, ConfigError> {
-    rule::ratio(given).ok_or_else(|| {
-        ConfigError::new(
-            setting,
-            given,
-            "a number from 0 to 1000 in whole thousandths",
-        )
-    })
 }
 
 #[cfg(test)]

@@ -1,20 +1,18 @@
 mod bucket;
 mod builder;
+mod costs;
 mod rule;
 
 pub use self::builder::TokenBudgetBuilder;
-use self::{
-    bucket::Bucket,
-    rule::{COST, Rule, TOKEN},
-};
+use self::{bucket::Bucket, rule::Rule};
 use super::{
-    Budget, Key, Permit, Settled, Withdrawal,
-    keyed::{self, Account, KeyMap},
+    Budget, Key, Permit, Settled, Snapshot, Withdrawal,
+    keyed::{self, Account, KeyMap, lock},
 };
 use crate::reason::{Cause, StopReason};
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -26,9 +24,9 @@ use std::{
 ///
 /// - A first attempt that ends without failure earns **0.2** tokens (`ratio`). One that fails earns
 ///   nothing.
-/// - A retry costs **one** token, which must be there whole. It is given back when the retry
-///   succeeds, unless what was retried was an overload signal (429, 503, a time-out); and when it
-///   was never sent. A retry that fails is spent.
+/// - A retry costs **one** token (`cost`, for each cause), which must be there whole. It is given
+///   back when the retry succeeds, unless what was retried was an overload signal (429, 503, a
+///   time-out); and when it was never sent. A retry that fails is spent.
 /// - The balance is capped at 0.2 times the first attempts in the busier of the current second and
 ///   the one before it, but never at less than **10** (`cap`). First attempts count when they end,
 ///   failed or not. When the cap falls, the next first attempt that ends cuts the balance down to
@@ -36,7 +34,7 @@ use std::{
 /// - A new key starts with **5** tokens (`initial`), and one more trickles in every **10 s**
 ///   (`trickle`).
 /// - A second account, the *ceiling*, bounds the volume whatever comes of it: every first attempt
-///   adds **0.5** (`ceiling_ratio`), every retry takes one, succeed or not. Only a retry that was
+///   adds **0.5** (`ceiling_ratio`), every retry takes one, succeed or not and whatever it costs. Only a retry that was
 ///   not sent is given back to it. It starts at three times the floor cap (**30**), holds at most
 ///   three times the cap, and trickles alike. A retry needs a whole token in both.
 ///
@@ -161,22 +159,10 @@ impl TokenBudget {
     /// A key that was not used yet is shown with what it would start with, or with the shared
     /// account when there is no room for it.
     pub fn snapshot(&self, key: &Key, now: Instant) -> Snapshot {
-        let held = |account: Option<&Mutex<Bucket>>| account.map(|bucket| *lock(bucket));
-        let shared = || match self.accounts.is_full() {
-            true => self.accounts.with_existing(&Key::OVERFLOW, held),
-            false => None,
-        };
-        let bucket = self
-            .accounts
-            .with_existing(key, held)
-            .or_else(shared)
+        self.accounts
+            .look(key, |bucket| *lock(bucket))
             .unwrap_or_else(|| Bucket::new(&self.rule, now))
-            .at(&self.rule, now);
-        Snapshot {
-            balance: bucket.balance(),
-            cap: bucket.cap(&self.rule),
-            ceiling: bucket.ceiling(&self.rule),
-        }
+            .snapshot(&self.rule, now)
     }
 
     /// Returns how many keys have an account of their own.
@@ -207,16 +193,17 @@ impl Budget for TokenBudget {
 
     fn withdraw(self: Arc<Self>, key: &Key, cause: Cause, now: Instant) -> Withdrawal {
         let granted = self.accounts.with(key, now, |bucket, account| {
-            lock(bucket).withdraw(&self.rule, now).then_some(account)
+            let cost = lock(bucket).withdraw(&self.rule, cause, now);
+            cost.map(|cost| (account, cost))
         });
         // The permit remembers the account that paid: the key may have one of its own by the time
         // that the retry is settled, or none any more.
-        let key = match granted {
-            Some(Account::Own) => key.clone(),
-            Some(Account::Overflow) => Key::OVERFLOW,
+        let (key, cost) = match granted {
+            Some((Account::Own, cost)) => (key.clone(), cost),
+            Some((Account::Overflow, cost)) => (Key::OVERFLOW, cost),
             None => return Withdrawal::Denied(StopReason::Budget),
         };
-        Withdrawal::Granted(Permit::new(self, key, cause, COST))
+        Withdrawal::Granted(Permit::new(self, key, cause, cost))
     }
 
     fn settle(&self, key: &Key, settled: Settled, now: Instant) {
@@ -236,44 +223,4 @@ impl fmt::Debug for TokenBudget {
             .field("accounts", &self.accounts)
             .finish()
     }
-}
-
-/// What one key's account in a [`TokenBudget`] holds at one time, in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Snapshot {
-    balance: u64,
-    cap: u64,
-    ceiling: Option<u64>,
-}
-
-impl Snapshot {
-    /// Returns the tokens there are for retries.
-    ///
-    /// More than the [`cap`](Self::cap) when traffic has fallen since the last first attempt ended:
-    /// the next one cuts it.
-    pub fn balance(&self) -> f64 {
-        tokens(self.balance)
-    }
-
-    /// Returns the most that the balance may be raised to, by the traffic of this second and the
-    /// last.
-    pub fn cap(&self) -> f64 {
-        tokens(self.cap)
-    }
-
-    /// Returns the tokens that the ceiling on volume has left; infinity if there is no ceiling.
-    pub fn ceiling(&self) -> f64 {
-        self.ceiling.map_or(f64::INFINITY, tokens)
-    }
-}
-
-/// Exact to the thousandth: three million times the largest amount still fits a float.
-fn tokens(milli: u64) -> f64 {
-    milli as f64 / TOKEN as f64
-}
-
-/// A panic cannot leave a bucket half changed, since nothing in it panics.
-fn lock(bucket: &Mutex<Bucket>) -> MutexGuard<'_, Bucket> {
-    bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,47 @@
+//! What a retry costs, by the failure that it is an answer to.
+
+use crate::{budget::milli::COST, reason::Cause};
+
+/// The largest cost, in milli-tokens: as much as the largest ratio earns with one success.
+pub(super) const MAX_COST: u32 = 1_000_000;
+
+const CAUSES: usize = 7;
+
+/// Milli-tokens for each [`Cause`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Costs([u32; CAUSES]);
+
+impl Costs {
+    pub(super) fn of(&self, cause: Cause) -> u32 {
+        self.0[place(cause)]
+    }
+
+    pub(super) fn set(&mut self, cause: Cause, milli_tokens: u32) {
+        self.0[place(cause)] = milli_tokens;
+    }
+
+    /// A cost that is more than `most`, if there is one.
+    pub(super) fn above(&self, most: u32) -> Option<u32> {
+        self.0.into_iter().find(|cost| *cost > most)
+    }
+}
+
+/// A whole token, whatever the cause.
+impl Default for Costs {
+    fn default() -> Self {
+        Self([COST; CAUSES])
+    }
+}
+
+/// Less than `CAUSES`.
+const fn place(cause: Cause) -> usize {
+    match cause {
+        Cause::Throttled => 0,
+        Cause::Unavailable => 1,
+        Cause::Timeout => 2,
+        Cause::ServerError => 3,
+        Cause::Unprocessed => 4,
+        Cause::Transport => 5,
+        Cause::Other => 6,
+    }
+}
