@@ -5,7 +5,15 @@
 //! ([`settle`](Budget::settle), by the [`Permit`]). One budget lives in the layer and is shared by
 //! every service made from it; several layers may share one on purpose.
 //!
-//! [`TokenBudget`] is the default and needs no store.
+//! Which one:
+//!
+//! - [`TokenBudget`], the default, earns retries by success and gets them back when they succeed. It
+//!   mends the most, adds next to nothing to an outage, and can make some failures cost more than
+//!   others.
+//! - [`WindowBudget`] allows a share of the traffic in a rolling window: easy to state, and with
+//!   presets for what Finagle, tower, Linkerd and others do.
+//!
+//! None of them needs a store; each limits the process it is in.
 
 mod key;
 mod keyed;
@@ -13,12 +21,14 @@ mod milli;
 mod permit;
 mod snapshot;
 mod token;
+mod window;
 
 pub use self::{
     key::Key,
     permit::{Permit, Settled},
     snapshot::Snapshot,
     token::{TokenBudget, TokenBudgetBuilder},
+    window::{WindowBudget, WindowBudgetBuilder},
 };
 use crate::reason::{Cause, StopReason};
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Instant};

@@ -15,6 +15,8 @@ pub struct Permit {
     key: Key,
     cause: Cause,
     cost: u32,
+    /// When it was withdrawn, for a budget that needs to know.
+    at: Option<Instant>,
     /// What a drop from here on tells the budget; `None` once it has been told.
     outcome: Option<RetryOutcome>,
 }
@@ -29,8 +31,15 @@ impl Permit {
             key,
             cause,
             cost,
+            at: None,
             outcome: Some(RetryOutcome::NotSent),
         }
+    }
+
+    /// Says when the retry was withdrawn, which comes back in [`Settled::at`].
+    pub(super) fn withdrawn_at(mut self, at: Instant) -> Self {
+        self.at = Some(at);
+        self
     }
 
     /// Marks the retry as sent. From now on it is spent, whatever happens to the caller.
@@ -56,6 +65,7 @@ impl Permit {
             outcome,
             cause: self.cause,
             cost: self.cost,
+            at: self.at,
         };
         self.budget.settle(&self.key, settled, now);
     }
@@ -90,4 +100,6 @@ pub struct Settled {
     pub cause: Cause,
     /// What was withdrawn for it, in milli-tokens.
     pub cost: u32,
+    /// When it was withdrawn, if the budget said so.
+    pub(super) at: Option<Instant>,
 }
