@@ -12,9 +12,11 @@
 //!   others.
 //! - [`WindowBudget`] allows a share of the traffic in a rolling window: easy to state, and with
 //!   presets for what Finagle, tower, Linkerd and others do.
+//! - [`FnBudget`] wraps any budget that has a deposit and a withdrawal, such as tower's.
 //!
 //! None of them needs a store; each limits the process it is in.
 
+mod closures;
 mod key;
 mod keyed;
 mod milli;
@@ -24,6 +26,7 @@ mod token;
 mod window;
 
 pub use self::{
+    closures::FnBudget,
     key::Key,
     permit::{Permit, Settled},
     snapshot::Snapshot,
