@@ -3,7 +3,7 @@
 //! # Memory
 //!
 //! An entry is a key of at most 64 bytes and its account. Hash tables grow by doubling and are at
-//! most seven eighths full, so the default limit of 4096 keys costs about a megabyte with the
+//! most seven eighths full, so the default limit of 4096 keys costs about 1.4 megabytes with the
 //! accounts of the token budget, however many different keys are asked for.
 //!
 //! # What happens at the limit

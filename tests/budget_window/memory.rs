@@ -16,14 +16,14 @@ fn many_different_keys_stay_within_sixteen_mebibytes() {
     let start = start();
     let info = allocation_counter::measure(|| {
         let budget = Arc::new(WindowBudget::finagle());
-        for n in 0..200_000 {
+        for n in 0..100_000 {
             // A hundred seconds in all, so that keys are forgotten and made anew meanwhile.
-            let now = start + SECOND / 2000 * n;
+            let now = start + SECOND / 1000 * n;
             budget.deposit(&key(n), true, now);
             fail(&budget, &key(n), now);
         }
         assert!((4000..=4096).contains(&budget.keys()));
-        assert!(budget.overflowed() > 100_000);
+        assert!(budget.overflowed() > 50_000);
     });
     let most = info.bytes_max;
     assert!(most < 16 * MIB, "{most} bytes at once");
@@ -40,7 +40,7 @@ fn a_key_costs_as_much_as_documented_however_much_traffic_it_has() {
         budget = Some(filled);
     });
     let each = info.bytes_current / 4096;
-    assert!((600..1450).contains(&each), "{each} bytes");
+    assert!((700..1550).contains(&each), "{each} bytes");
     let budget = budget.expect("just made");
     let info = allocation_counter::measure(|| {
         let key = Key::from_static("host 7");

@@ -135,7 +135,7 @@ fn apply(budget: &Arc<WindowBudget>, log: &mut Log, event: Event, attempts: bool
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// Against a log that knows every instant.
     #[test]
@@ -246,7 +246,7 @@ fn retries_per_call(budget: &Arc<WindowBudget>, p: u32) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     /// With p failing first attempts and a ratio of r: r of the attempts, or r(1-p), or 2p if less.
     #[test]

@@ -149,7 +149,7 @@ impl TokenBudgetBuilder {
 
     /// Sets how many keys have an account of their own; those beyond share one. Defaults to 4096.
     ///
-    /// Not zero. Each key costs about 150 to 300 bytes.
+    /// Not zero. Each key costs about 180 to 370 bytes.
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.max_keys = keys;
         self

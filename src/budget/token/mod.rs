@@ -82,8 +82,8 @@ use std::{
 ///
 /// # Memory
 ///
-/// A key costs about 150 bytes, and up to twice that just after a table has grown. 4096 keys
-/// (`max_keys`) have an account of their own, about a megabyte. When there is no room, a key is
+/// A key costs about 180 bytes, and up to twice that just after a table has grown. 4096 keys
+/// (`max_keys`) have an account of their own, about 1.4 megabytes. When there is no room, a key is
 /// forgotten only if it has been idle long enough to hold at least what a new one starts with;
 /// otherwise new keys share one account, which works by the same rule, until there is room. No
 /// number of different keys costs more.

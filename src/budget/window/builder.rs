@@ -88,7 +88,7 @@ impl WindowBudgetBuilder {
 
     /// Sets how many keys have an account of their own; those beyond share one. Defaults to 4096.
     ///
-    /// Not zero. Each key costs about 700 to 1400 bytes.
+    /// Not zero. Each key costs about 800 to 1500 bytes.
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.max_keys = keys;
         self

@@ -69,7 +69,7 @@ use std::{
 ///
 /// # Memory
 ///
-/// A key costs about 700 bytes, and up to twice that just after a table has grown, however much
+/// A key costs about 800 bytes, and up to twice that just after a table has grown, however much
 /// traffic there is and however long the window. 4096 keys (`max_keys`) have an account of their
 /// own. When there is no room, a key is forgotten only if it has not been used for a window and two
 /// slots, so that nothing of it counts any more; otherwise new keys share one account, which works by
