@@ -36,7 +36,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     ];
     let event = prop_oneof![
         6 => any::<bool>().prop_map(|failed| Event::FirstAttempt { failed }),
-        5 => Just(Event::Send),
+        9 => Just(Event::Send),
         1 => Just(Event::Hold),
         1 => Just(Event::GiveBack),
         4 => wait.prop_map(|nanos| Event::Wait(Duration::from_nanos(nanos))),
@@ -81,7 +81,7 @@ struct Numbers {
 }
 
 fn numbers() -> impl Strategy<Value = Numbers> {
-    (0..1500_i64, 0..8_i64, 0..20_i64).prop_map(|(ratio, allowance, sample)| Numbers {
+    (0..1000_i64, 0..3_i64, 0..5_i64).prop_map(|(ratio, allowance, sample)| Numbers {
         ratio,
         allowance,
         sample,
