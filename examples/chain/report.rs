@@ -200,8 +200,8 @@ impl Report {
     pub(crate) fn last_request_at_leaf_was_told_of_more_than_was_left(&self) -> bool {
         let records = self.records();
         records.in_outage().all(|answered| {
-            let at_leaf = records.events.iter().filter(|event| event.is_at_leaf());
-            let last = at_leaf.filter(|event| event.call == answered.call).last();
+            let mut at_leaf = records.events.iter().filter(|event| event.is_at_leaf());
+            let last = at_leaf.rfind(|event| event.call == answered.call);
             last.is_some_and(|last| {
                 let used = last.at - answered.started;
                 let left = crate::services::TOTAL_TIMEOUT.saturating_sub(used);
