@@ -95,7 +95,7 @@
 //! [`StopReason`](reason::StopReason); the same details are in the response's extensions as
 //! [`Exhausted`]. It carries a `Retry-After`, unless repeating the request is not safe.
 //! [`OnExhausted`] sets the alternatives: the last outcome itself, or no details.
-//! A call that was not retryable is never touched.
+//! The outcome of a call that was not retryable is never touched; only a limit cuts such a call.
 //!
 //! # Cancel safety
 //!

@@ -442,6 +442,7 @@ enum When {
     CallGivenUp,
     CallLeftToTheCaller,
     GivenUpBelow,
+    SetByTheHandler,
     OverBeforeAnyWork,
     CutOff,
 }
@@ -492,18 +493,22 @@ async fn a_server_tells_a_caller_that_retries_what_was_given_up() {
                 let below = "reason=budget, attempts=1, elapsed-ms=7";
                 Script::new([answer(502, &[below.to_owned()])])
             }
-            When::OverBeforeAnyWork | When::CutOff => Script::new([Reply::Hang]),
+            _ => Script::new([Reply::Hang]),
         };
         let client = client(LayeredRetries::Skip).layer(leaf.clone());
         let status = vector.status;
         let server = DeadlineLayer::new().layer(service_fn(move |_: Request<Body>| {
             let client = client.clone();
             async move {
-                if matches!(vector.when, When::CutOff) {
-                    std::future::pending::<()>().await;
-                }
-                send(&client, support::get()).await.expect("a response");
                 let response = Response::builder().status(status);
+                let response = match vector.when {
+                    When::CutOff => std::future::pending().await,
+                    When::SetByTheHandler => response.header(RETRY_EXHAUSTED, "reason=overloaded"),
+                    _ => {
+                        send(&client, support::get()).await.expect("a response");
+                        response
+                    }
+                };
                 Ok::<_, Infallible>(response.body(Body::default()).expect("a valid response"))
             }
         }));
@@ -529,7 +534,7 @@ async fn a_server_tells_a_caller_that_retries_what_was_given_up() {
         let sent = match vector.when {
             When::CallGivenUp => 3,
             When::CallLeftToTheCaller | When::GivenUpBelow => 1,
-            When::OverBeforeAnyWork | When::CutOff => 0,
+            _ => 0,
         };
         assert_eq!(leaf.count(), sent, "{vector:?}");
     }
