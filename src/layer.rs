@@ -51,9 +51,12 @@ impl RetryBudgetLayer {
     /// Creates a layer to wrap a server's own handlers.
     ///
     /// It makes one attempt unless a policy asks for more, and then retries only 502, 503 and 504
-    /// without `Retry-After`, on idempotent methods. Nothing is cut by default, an
-    /// `Idempotency-Key` from outside is not trusted, all requests share one account of the budget,
-    /// and a caller is told no details. Handlers see the request's headers as they came.
+    /// without `Retry-After`, on idempotent methods. Nothing is cut by default but at the deadline that
+    /// the caller sent, an `Idempotency-Key` from outside is not trusted, all requests share one account
+    /// of the budget, and a `503` has no details. Handlers see the request's headers as they came.
+    ///
+    /// It contains a [`DeadlineLayer`]: what that reads, enforces, hands on to the calls of the handlers
+    /// and tells their callers is the same here.
     pub fn for_handlers() -> Self {
         let key = KeyScope::One(Key::from_static("handlers"));
         let layer = Self::on(Side::Handlers, RetryPolicy::never(), key);
@@ -117,7 +120,8 @@ impl RetryBudgetLayer {
 
     /// Sets by which headers services tell each other of deadlines and retries.
     ///
-    /// A client's layer writes them; a layer for handlers reads them.
+    /// A client's layer writes them; a layer for handlers reads them. What is switched off here is
+    /// neither written nor read.
     #[must_use]
     pub fn headers(self, headers: RetryHeaders) -> Self {
         self.with(|shared| {

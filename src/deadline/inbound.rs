@@ -120,7 +120,7 @@ impl Inbound {
 
 /// What a request inherited from its caller.
 ///
-/// In the request's extensions behind a [`DeadlineLayer`](super::DeadlineLayer) or a layer
+/// In the request's extensions behind a [`DeadlineLayer`](crate::DeadlineLayer) or a layer
 /// [for handlers](crate::RetryBudgetLayer::for_handlers). With the feature `axum` it is an extractor
 /// as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
