@@ -168,8 +168,11 @@ impl RetryBudgetLayer {
     #[must_use]
     pub fn inbound(self, inbound: DeadlineLayer) -> Self {
         self.with(|shared| {
-            if shared.inbound.is_some() {
-                shared.inbound = Some(inbound.into_inbound());
+            if let Some(known) = &mut shared.inbound {
+                let edge = known.edge;
+                *known = inbound.into_inbound();
+                // Whoever said so once does not believe strangers, in whatever order it was said.
+                known.edge |= edge;
             }
         })
     }

@@ -68,6 +68,8 @@ impl Inbound {
     pub(crate) fn receive(&self, request: &mut Parts, now: Instant) -> Received {
         if self.edge {
             self.headers.strip(&mut request.headers);
+            // Whatever is read here, the next hop may read these.
+            RetryHeaders::default().strip(&mut request.headers);
             let scope = Scope::new(None, None);
             let tells = false;
             return Received { scope, tells };
