@@ -3,14 +3,7 @@
 mod support;
 
 use axum::{Router, http::StatusCode};
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use support::{
     Body, MS, SECOND,
     client::{Http, bounded, http1, quick, request},
@@ -24,7 +17,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
-use tower::{Layer, ServiceExt};
+use tower::Layer;
 use tower_retry_budget::{
     Deadline, DeadlineLayer, RetryBudget, RetryBudgetLayer,
     budget::{Key, Snapshot, TokenBudget},
@@ -345,22 +338,17 @@ async fn nine_digits_are_too_many_for_grpc() {
 
 /// What a handler under this layer sees of a time that it is told.
 async fn seen(layer: DeadlineLayer, value: &str) -> Option<Duration> {
-    let (told, tell) = (
-        Arc::new(std::sync::Mutex::new(None)),
-        AtomicBool::new(false),
-    );
-    let (note, tell) = (told.clone(), Arc::new(tell));
-    let called = tell.clone();
-    let app = Router::new().fallback(move || async move {
-        *note.lock().unwrap() = Deadline::current().map(|deadline| deadline.remaining());
-        tell.store(true, Ordering::SeqCst);
-    });
-    let request = http::Request::get("/").header("x-deadline-remaining-ms", value);
-    let request = request.body(axum::body::Body::empty()).unwrap();
-    app.layer(layer).oneshot(request).await.unwrap();
-    assert!(called.load(Ordering::SeqCst));
-    let told = *told.lock().unwrap();
-    told
+    let service = layer.layer(tower::service_fn(|_: http::Request<Body>| async {
+        let mut response = http::Response::new(Body::default());
+        response.extensions_mut().insert(Deadline::current());
+        Ok::<_, std::convert::Infallible>(response)
+    }));
+    let mut get = support::get();
+    let value = value.parse().expect("a value");
+    get.headers_mut().insert("x-deadline-remaining-ms", value);
+    let response = send(&service, get).await.expect("a response");
+    let deadline: &Option<Deadline> = response.extensions().get().expect("it was called");
+    deadline.map(|deadline| deadline.remaining())
 }
 
 #[tokio::test(start_paused = true)]

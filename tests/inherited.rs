@@ -135,7 +135,7 @@ async fn left(layer: DeadlineLayer, told: u64) -> Option<Duration> {
         Ok::<_, Infallible>(response)
     }));
     let request = with(&[("x-deadline-remaining-ms", &told.to_string())]);
-    let response = send(&service, request).await.unwrap();
+    let response = send(&service, request).await.expect("a response");
     let deadline = response.extensions().get::<Option<Deadline>>()?;
     deadline.map(|deadline| deadline.remaining())
 }
