@@ -76,7 +76,11 @@ impl Inbound {
         }
         let attempt = self.headers.attempt.as_ref();
         let attempt = attempt.and_then(|name| RetryAttempt::read(&request.headers, name));
-        let deadline = self.deadline(request, now);
+        let told = self.deadline(request, now);
+        // The server's own, which a header may shorten and not replace.
+        let own = request.extensions.get::<Deadline>().copied();
+        let own = own.and_then(Deadline::instant);
+        let deadline = told.into_iter().chain(own).min();
         let inherited = Inherited {
             deadline: deadline.map(Deadline::at),
             attempt,
@@ -132,7 +136,8 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// When the answer is to be on its way: what the caller said, less a reserve.
+    /// When the answer is to be on its way: what the caller said, less a reserve, or an earlier
+    /// [`Deadline`] that was in the request's extensions already.
     pub fn deadline(&self) -> Option<Deadline> {
         self.deadline
     }
