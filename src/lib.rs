@@ -59,6 +59,10 @@
 //! | CONNECT, upgrades, and all under a policy of one attempt | never |
 //! | any, made for a caller that retries it itself ([`LayeredRetries`](deadline::LayeredRetries)) | never |
 //!
+//! What proves that is a failure of the one request that an attempt is. A layer inside that follows
+//! redirects makes it several: see [`no_proof`](policy::RetryPolicyBuilder::no_proof), and
+//! [`no_redirects`](policy::RetryPolicyBuilder::no_redirects) for reqwest, which follows them by itself.
+//!
 //! A request's own [`Idempotent`](policy::Idempotent) overrides the table both ways. A body is kept
 //! up to the replay limit; a longer one streams on, and its call is not retried once a byte of it
 //! was read, unless a [`BodyFactory`](body::BodyFactory) makes it again.
