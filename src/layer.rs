@@ -1,12 +1,12 @@
 use crate::{
     body::ReplayMemory,
-    budget::{Budget, Key, TokenBudget},
+    budget::{Budget, BudgetScope, Key, TokenBudget},
     deadline::{Inbound, LayeredRetries, RetryHeaders},
     deadline_layer::DeadlineLayer,
     hold_off::{HoldOff, HoldOffs},
     policy::{RetryPolicy, Side},
     service::RetryBudget,
-    shared::{KeyScope, Shared},
+    shared::Shared,
     waiting::WaitingRoom,
 };
 use http::{Uri, request::Parts};
@@ -45,7 +45,11 @@ const MAX_WAITING: usize = 4096;
 impl RetryBudgetLayer {
     /// Creates a layer for a client: everything on.
     pub fn new() -> Self {
-        Self::on(Side::Client, RetryPolicy::default(), KeyScope::Authority)
+        Self::on(
+            Side::Client,
+            RetryPolicy::default(),
+            BudgetScope::authority(),
+        )
     }
 
     /// Creates a layer to wrap a server's own handlers.
@@ -58,12 +62,12 @@ impl RetryBudgetLayer {
     /// It contains a [`DeadlineLayer`]: what that reads, enforces, hands on to the calls of the handlers
     /// and tells their callers is the same here.
     pub fn for_handlers() -> Self {
-        let key = KeyScope::One(Key::from_static("handlers"));
+        let key = BudgetScope::fixed(Key::from_static("handlers"));
         let layer = Self::on(Side::Handlers, RetryPolicy::never(), key);
         layer.with(|shared| shared.inbound = Some(Inbound::default()))
     }
 
-    fn on(side: Side, policy: RetryPolicy, keys: KeyScope) -> Self {
+    fn on(side: Side, policy: RetryPolicy, keys: BudgetScope) -> Self {
         let shared = Shared {
             side,
             policy,
@@ -116,6 +120,13 @@ impl RetryBudgetLayer {
     #[must_use]
     pub fn shared_budget(self, budget: Arc<dyn Budget>) -> Self {
         self.with(|shared| shared.budget = budget)
+    }
+
+    /// Sets what the accounts of the budget are kept by. By default a client's layer keeps one for each
+    /// authority, and a layer for handlers one for all requests.
+    #[must_use]
+    pub fn budget_scope(self, scope: BudgetScope) -> Self {
+        self.with(|shared| shared.keys = scope)
     }
 
     /// Sets by which headers services tell each other of deadlines and retries.

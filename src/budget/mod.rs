@@ -10,11 +10,13 @@
 mod key;
 mod keyed;
 mod permit;
+mod scope;
 mod token;
 
 pub use self::{
     key::Key,
     permit::{Permit, Settled},
+    scope::BudgetScope,
     token::{Snapshot, TokenBudget, TokenBudgetBuilder},
 };
 use crate::reason::{Cause, StopReason};
