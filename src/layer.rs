@@ -1,12 +1,12 @@
 use crate::{
     body::ReplayMemory,
-    budget::{Budget, Key, TokenBudget},
+    budget::{Budget, BudgetScope, Key, TokenBudget},
     deadline::{Inbound, LayeredRetries, RetryHeaders},
     deadline_layer::DeadlineLayer,
     hold_off::{HoldOff, HoldOffs},
     policy::{RetryPolicy, Side},
     service::RetryBudget,
-    shared::{KeyScope, Shared},
+    shared::Shared,
     waiting::WaitingRoom,
 };
 use http::{Uri, request::Parts};
@@ -45,22 +45,29 @@ const MAX_WAITING: usize = 4096;
 impl RetryBudgetLayer {
     /// Creates a layer for a client: everything on.
     pub fn new() -> Self {
-        Self::on(Side::Client, RetryPolicy::default(), KeyScope::Authority)
+        Self::on(
+            Side::Client,
+            RetryPolicy::default(),
+            BudgetScope::authority(),
+        )
     }
 
     /// Creates a layer to wrap a server's own handlers.
     ///
     /// It makes one attempt unless a policy asks for more, and then retries only 502, 503 and 504
-    /// without `Retry-After`, on idempotent methods. Nothing is cut by default, an
-    /// `Idempotency-Key` from outside is not trusted, all requests share one account of the budget,
-    /// and a caller is told no details. Handlers see the request's headers as they came.
+    /// without `Retry-After`, on idempotent methods. Nothing is cut by default but at the deadline that
+    /// the caller sent, an `Idempotency-Key` from outside is not trusted, all requests share one account
+    /// of the budget, and a `503` has no details. Handlers see the request's headers as they came.
+    ///
+    /// It contains a [`DeadlineLayer`]: what that reads, enforces, hands on to the calls of the handlers
+    /// and tells their callers is the same here.
     pub fn for_handlers() -> Self {
-        let key = KeyScope::One(Key::from_static("handlers"));
+        let key = BudgetScope::fixed(Key::from_static("handlers"));
         let layer = Self::on(Side::Handlers, RetryPolicy::never(), key);
         layer.with(|shared| shared.inbound = Some(Inbound::default()))
     }
 
-    fn on(side: Side, policy: RetryPolicy, keys: KeyScope) -> Self {
+    fn on(side: Side, policy: RetryPolicy, keys: BudgetScope) -> Self {
         let shared = Shared {
             side,
             policy,
@@ -115,9 +122,17 @@ impl RetryBudgetLayer {
         self.with(|shared| shared.budget = budget)
     }
 
+    /// Sets what the accounts of the budget are kept by. By default a client's layer keeps one for each
+    /// authority, and a layer for handlers one for all requests.
+    #[must_use]
+    pub fn budget_scope(self, scope: BudgetScope) -> Self {
+        self.with(|shared| shared.keys = scope)
+    }
+
     /// Sets by which headers services tell each other of deadlines and retries.
     ///
-    /// A client's layer writes them; a layer for handlers reads them.
+    /// A client's layer writes them; a layer for handlers reads them. What is switched off here is
+    /// neither written nor read.
     #[must_use]
     pub fn headers(self, headers: RetryHeaders) -> Self {
         self.with(|shared| {
@@ -164,8 +179,11 @@ impl RetryBudgetLayer {
     #[must_use]
     pub fn inbound(self, inbound: DeadlineLayer) -> Self {
         self.with(|shared| {
-            if shared.inbound.is_some() {
-                shared.inbound = Some(inbound.into_inbound());
+            if let Some(known) = &mut shared.inbound {
+                let edge = known.edge;
+                *known = inbound.into_inbound();
+                // Whoever said so once does not believe strangers, in whatever order it was said.
+                known.edge |= edge;
             }
         })
     }

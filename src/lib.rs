@@ -8,7 +8,8 @@
 //!
 //! - it retries what is safe and worth retrying, and never earlier than the server asked;
 //! - it keeps retries inside a [budget], one for each dependency;
-//! - it works towards one [deadline] for the whole call, and tells the server how much of it is left;
+//! - it works towards one [deadline] for the whole call, and tells the server how much of it is left and
+//!   who retries, so that [a chain of services](deadline#a-chain-of-services) does not multiply attempts;
 //! - when it gives up, it answers with a `503` that says how often it tried, how long that took, and
 //!   [why it stopped](#exhausted).
 //!
@@ -44,6 +45,8 @@
 //!     .layer(RetryBudgetLayer::for_handlers());
 //! ```
 //!
+//! It holds the handlers to their callers' [deadlines](deadline) as well. A [`DeadlineLayer`] does only that.
+//!
 //! # How it decides
 //!
 //! A *call* has one or more *attempts*; a *retry* is any attempt after the first. What may be
@@ -54,6 +57,11 @@
 //! | GET, HEAD, OPTIONS, TRACE, PUT, DELETE, QUERY, or any with an `Idempotency-Key` | after any failure |
 //! | any other | only on proof that nothing was processed: the connection was refused or never established, or HTTP/2 refused the stream |
 //! | CONNECT, upgrades, and all under a policy of one attempt | never |
+//! | any, made for a caller that retries it itself ([`LayeredRetries`](deadline::LayeredRetries)) | never |
+//!
+//! What proves that is a failure of the one request that an attempt is. A layer inside that follows
+//! redirects makes it several: see [`no_proof`](policy::RetryPolicyBuilder::no_proof), and
+//! [`no_redirects`](policy::RetryPolicyBuilder::no_redirects) for reqwest, which follows them by itself.
 //!
 //! A request's own [`Idempotent`](policy::Idempotent) overrides the table both ways. A body is kept
 //! up to the replay limit; a longer one streams on, and its call is not retried once a byte of it
@@ -62,7 +70,8 @@
 //! After each attempt, cheapest reason first:
 //!
 //! 1. Is the outcome a failure at all? 408, 425, 429, 500, 502, 503, 504, a time-out, a connection that
-//!    broke. Anything else is returned as it is.
+//!    broke. Anything else is returned as it is, and so is a 5xx of a server that
+//!    [gave up](deadline::RETRY_EXHAUSTED) for a reason that asking again would not change.
 //! 2. Are there attempts left? ([`max_attempts`](reason::StopReason::MaxAttempts))
 //! 3. Does the wait that the server asked for fit the policy and the deadline?
 //!    ([`retry_after_too_long`](reason::StopReason::RetryAfterTooLong))
@@ -90,7 +99,7 @@
 //! [`StopReason`](reason::StopReason); the same details are in the response's extensions as
 //! [`Exhausted`]. It carries a `Retry-After`, unless repeating the request is not safe.
 //! [`OnExhausted`] sets the alternatives: the last outcome itself, or no details.
-//! A call that was not retryable is never touched.
+//! The outcome of a call that was not retryable is never touched; only a limit cuts such a call.
 //!
 //! # Cancel safety
 //!
@@ -107,6 +116,7 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
+//! | `axum` | [`Inherited`](deadline::Inherited) as an extractor |
 //! | `reqwest` | [`reqwest::Client`](::reqwest::Client) as a service, request builders that go through the layer, and reqwest's errors |
 //! | `http2` | h2's errors: a refused stream or a GOAWAY proves that nothing was processed |
 //! | `full` | all of them |

@@ -148,7 +148,7 @@ impl<S> RetryBudget<S> {
         let fits = size.is_none_or(|size| fits(size, policy.replay_limit()));
         let total = total_timeout(policy.total_timeout(shared.side), class, fits);
         Call {
-            key: shared.keys.key(&head.uri),
+            key: shared.keys.key(head),
             class,
             method: head.method.clone(),
             idempotent,

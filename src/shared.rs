@@ -2,7 +2,7 @@
 
 use crate::{
     body::ReplayMemory,
-    budget::{Budget, Key},
+    budget::{Budget, BudgetScope},
     deadline::{Inbound, LayeredRetries, RetryHeaders},
     hold_off::HoldOffs,
     policy::{RetryPolicy, Side},
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) policy: RetryPolicy,
     pub(crate) policy_fn: Option<Arc<PolicyFn>>,
     pub(crate) budget: Arc<dyn Budget>,
-    pub(crate) keys: KeyScope,
+    pub(crate) keys: BudgetScope,
     /// What the next hop is told; for handlers, nothing.
     pub(crate) headers: RetryHeaders,
     /// Which hosts are told.
@@ -34,22 +34,6 @@ pub(crate) struct Shared {
     pub(crate) inbound: Option<Inbound>,
     pub(crate) memory: Arc<ReplayMemory>,
     pub(crate) waiting: Arc<WaitingRoom>,
-}
-
-/// What the budget's accounts are kept by.
-#[derive(Clone, Debug)]
-pub(crate) enum KeyScope {
-    Authority,
-    One(Key),
-}
-
-impl KeyScope {
-    pub(crate) fn key(&self, uri: &Uri) -> Key {
-        match self {
-            Self::Authority => Key::from_uri(uri),
-            Self::One(key) => key.clone(),
-        }
-    }
 }
 
 impl fmt::Debug for Shared {

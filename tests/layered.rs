@@ -267,3 +267,25 @@ async fn remembers_in_front_of_a_worker_what_is_inherited() {
         assert_eq!(leaf.count() - before, sent);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn asks_again_where_the_layer_below_ran_out_of_the_attempts_own_time() {
+    let reply = || {
+        let response = Response::builder().status(503);
+        let response = response.header(RETRY_EXHAUSTED, "reason=deadline_reached");
+        Reply::Response(response.body(Body::default()).expect("a valid response"))
+    };
+    for (policy, sent) in [
+        (
+            steady().total_timeout(10 * SECOND).attempt_timeout(SECOND),
+            2,
+        ),
+        (steady().total_timeout(10 * SECOND), 1),
+    ] {
+        let policy = policy.build().expect("a valid policy");
+        let leaf = Script::new([reply()]);
+        let service = client().policy(policy).layer(leaf.clone());
+        send(&service, get()).await.expect("a response");
+        assert_eq!(leaf.count(), sent);
+    }
+}

@@ -39,10 +39,7 @@ pub use self::{
 };
 pub(crate) use self::{memory::ReplayMemory, replay::Replay};
 
-/// What a [`ReplayBody`] fails with: an error of the caller's body, or [`Superseded`].
-///
-/// The same type as `tower::BoxError` and `axum::BoxError`.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub use crate::client::BoxError;
 
 /// Turns the data of a frame into [`Bytes`](bytes::Bytes), without a copy when it is that already.
 fn into_bytes<D: bytes::Buf>(frame: http_body::Frame<D>) -> http_body::Frame<bytes::Bytes> {

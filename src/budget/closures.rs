@@ -23,10 +23,9 @@ use std::{fmt, sync::Arc, time::Instant};
 /// # Examples
 ///
 /// ```
-/// use std::time::Duration;
+/// use std::{sync::Arc, time::Duration};
 /// use tower::retry::budget::{Budget as _, TpsBudget};
 /// use tower_retry_budget::{RetryBudgetLayer, budget::FnBudget};
-/// use std::sync::Arc;
 ///
 /// // A fifth of the successes of the last 10 s, and one retry per second besides.
 /// let tps = Arc::new(TpsBudget::new(Duration::from_secs(10), 1, 0.2));

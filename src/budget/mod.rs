@@ -14,13 +14,15 @@
 //!   presets for what Finagle, tower, Linkerd and others do.
 //! - [`FnBudget`] wraps any budget that has a deposit and a withdrawal, such as tower's.
 //!
-//! None of them needs a store; each limits the process it is in.
+//! None of them needs a store; each limits the process it is in. What the accounts are kept by is the
+//! [`BudgetScope`].
 
 mod closures;
 mod key;
 mod keyed;
 mod milli;
 mod permit;
+mod scope;
 mod snapshot;
 mod token;
 mod window;
@@ -29,6 +31,7 @@ pub use self::{
     closures::FnBudget,
     key::Key,
     permit::{Permit, Settled},
+    scope::BudgetScope,
     snapshot::Snapshot,
     token::{TokenBudget, TokenBudgetBuilder},
     window::{WindowBudget, WindowBudgetBuilder},

@@ -296,6 +296,15 @@ impl<S, B> Call<S, B> {
         Ok(true)
     }
 
+    /// Whether the attempt under way is limited more than the call.
+    fn attempt_is_shorter(&self) -> bool {
+        match (self.progress.attempt_limit, self.deadline) {
+            (Some(limit), Some(deadline)) => limit < deadline,
+            (limit, None) => limit.is_some(),
+            (None, Some(_)) => false,
+        }
+    }
+
     /// How long calls like this one are held back.
     pub(crate) fn held_back(&self, now: Instant) -> Option<HeldBack> {
         let holds = self.shared.hold_off.as_ref()?;

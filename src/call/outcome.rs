@@ -153,6 +153,14 @@ where
         let Some(marker) = marker.filter(|marker| marker.reason.forbids_retry_above()) else {
             return false;
         };
+        let ran_out = matches!(
+            marker.reason,
+            StopReason::DeadlineReached | StopReason::DeadlineTooClose
+        );
+        if ran_out && self.attempt_is_shorter() {
+            // It was told of this attempt's own time-out. The call has more time than that.
+            return false;
+        }
         if let Some(scope) = &self.scope {
             scope.note(marker);
         }

@@ -6,8 +6,8 @@
 
 use std::{any::Any, error::Error, sync::Arc};
 
-/// A boxed error, as tower, axum and hyper pass them around.
-pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+/// A boxed error: the same type as `tower::BoxError` and `axum::BoxError`.
+pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// An error kept for whoever reads the details of an exhausted call.
 pub(crate) type KeptError = Arc<dyn Error + Send + Sync>;

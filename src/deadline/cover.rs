@@ -1,7 +1,10 @@
 //! Response bodies under the deadline of the request that they answer.
 
 use super::scope::Scope;
-use crate::body::{BoxError, DeadlineExceeded};
+use crate::{
+    body::{BoxError, DeadlineExceeded},
+    clock,
+};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -133,19 +136,27 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
-        let this = self.project();
+        let mut this = self.project();
         let Some(scope) = this.scope else {
             return this.body.poll_frame(cx).map_err(Into::into);
         };
-        let frame = scope.enter(|| this.body.poll_frame(cx));
-        if let (Poll::Pending, Some(deadline)) = (&frame, scope.deadline()) {
-            let limit = this
-                .limit
-                .get_or_insert_with(|| Box::pin(sleep_until(deadline.into())));
-            ready!(limit.as_mut().poll(cx));
-            return Poll::Ready(Some(Err(DeadlineExceeded.into())));
+        let frame = scope.enter(|| this.body.as_mut().poll_frame(cx));
+        let Some(deadline) = scope.deadline() else {
+            return frame.map_err(Into::into);
+        };
+        match &frame {
+            Poll::Pending => {
+                let limit = this
+                    .limit
+                    .get_or_insert_with(|| Box::pin(sleep_until(deadline.into())));
+                ready!(limit.as_mut().poll(cx));
+            }
+            // A body that never waits, for a reader who does, would go on for ever. The last of it
+            // may go out: there is no more work in it.
+            Poll::Ready(Some(Ok(_))) if deadline <= clock::now() && !this.body.is_end_stream() => {}
+            Poll::Ready(_) => return frame.map_err(Into::into),
         }
-        frame.map_err(Into::into)
+        Poll::Ready(Some(Err(DeadlineExceeded.into())))
     }
 
     fn is_end_stream(&self) -> bool {

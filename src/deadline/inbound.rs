@@ -68,13 +68,19 @@ impl Inbound {
     pub(crate) fn receive(&self, request: &mut Parts, now: Instant) -> Received {
         if self.edge {
             self.headers.strip(&mut request.headers);
+            // Whatever is read here, the next hop may read these.
+            RetryHeaders::default().strip(&mut request.headers);
             let scope = Scope::new(None, None);
             let tells = false;
             return Received { scope, tells };
         }
         let attempt = self.headers.attempt.as_ref();
         let attempt = attempt.and_then(|name| RetryAttempt::read(&request.headers, name));
-        let deadline = self.deadline(request, now);
+        let told = self.deadline(request, now);
+        // The server's own, which a header may shorten and not replace.
+        let own = request.extensions.get::<Deadline>().copied();
+        let own = own.and_then(Deadline::instant);
+        let deadline = told.into_iter().chain(own).min();
         let inherited = Inherited {
             deadline: deadline.map(Deadline::at),
             attempt,
@@ -120,7 +126,7 @@ impl Inbound {
 
 /// What a request inherited from its caller.
 ///
-/// In the request's extensions behind a [`DeadlineLayer`](super::DeadlineLayer) or a layer
+/// In the request's extensions behind a [`DeadlineLayer`](crate::DeadlineLayer) or a layer
 /// [for handlers](crate::RetryBudgetLayer::for_handlers). With the feature `axum` it is an extractor
 /// as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +136,8 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// When the answer is to be on its way: what the caller said, less a reserve.
+    /// When the answer is to be on its way: what the caller said, less a reserve, or an earlier
+    /// [`Deadline`] that was in the request's extensions already.
     pub fn deadline(&self) -> Option<Deadline> {
         self.deadline
     }

@@ -14,8 +14,18 @@ pub enum LayeredRetries {
     #[default]
     Skip,
     /// One attempt for a request that is itself a retry; for a first attempt, as many as ever.
+    ///
+    /// The layer nearest to the leaf makes its attempts, and those above, told that it gave up
+    /// ([`x-retry-exhausted`](super::RETRY_EXHAUSTED)), ask no more: as many requests as with
+    /// [`Skip`](Self::Skip). Where they are not told, each layer adds its retries:
+    /// `1 + layers * (attempts - 1)`, so three layers of three attempts send 7.
     SkipRetried,
-    /// As many attempts as ever, as long as time allows. The counts of the layers multiply.
+    /// As many attempts as ever, as long as time allows.
+    ///
+    /// The layers above one that gave up do not ask again when they are told so, and the leaf gets
+    /// the attempts of one layer. Where they are not told, or for a reason after which another
+    /// replica may be well ([`forbids_retry_above`](crate::reason::StopReason::forbids_retry_above)),
+    /// the counts of the layers multiply.
     WithinDeadline,
 }
 

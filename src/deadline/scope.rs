@@ -94,7 +94,8 @@ impl Deadline {
 
     /// Makes a future inherit what this task has inherited, wherever it is polled.
     ///
-    /// For futures that are handed to `tokio::spawn`: a spawned task inherits nothing by itself.
+    /// For futures that are handed to `tokio::spawn`: a spawned task inherits nothing by itself. What
+    /// inherits and what does not is in [a table](crate::deadline#what-a-task-inherits).
     ///
     /// ```
     /// use tower_retry_budget::Deadline;

@@ -1,5 +1,5 @@
 use super::{AttemptRecord, Exhausted};
-use crate::policy::OnExhausted;
+use crate::{clock::millis, policy::OnExhausted};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde::ser::{Serialize, SerializeSeq, SerializeStruct, Serializer};
@@ -40,10 +40,6 @@ pub(crate) fn respond(
 pub(crate) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs()
         .saturating_add(u64::from(wait.subsec_nanos() > 0))
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The whole of the details, in the order in which a person would read them.

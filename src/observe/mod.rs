@@ -8,6 +8,7 @@ use crate::{
     Exhausted,
     budget::Key,
     client::KeptError,
+    clock::millis,
     reason::{Cause, SkipReason},
 };
 use http::Method;
@@ -105,8 +106,4 @@ pub(crate) fn malformed_retry_after(dependency: &Key, attempt: u32) {
         attempt,
         "malformed Retry-After: own back-off applies"
     );
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,11 +1,10 @@
 use super::{Backoff, Classify, OnExhausted, RetryPolicy, StatusTable, retry_after::VendorField};
-use crate::{ConfigError, client::ErrorType};
+use crate::{ConfigError, client::ErrorType, deadline::LEAST_REMAINING};
 use http::{HeaderName, request::Parts};
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-/// The shortest time-out that can be set: the deadline header counts in whole milliseconds and never
-/// says 0.
-pub(super) const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
+/// The shortest time-out that can be set: with less left nothing is sent.
+pub(super) const SHORTEST_TIMEOUT: Duration = LEAST_REMAINING;
 
 type InstanceFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
