@@ -81,9 +81,8 @@ impl Window {
     pub(super) fn withdraw(&mut self, rule: &Rule, now: Instant) -> Option<Instant> {
         self.advance(rule, now);
         let wanted = self.spent(rule) + unit(rule);
-        let slot = &mut self.slots[self.current];
         // A slot that is full cannot count one more.
-        match slot.retries.checked_add(1) {
+        match self.slots[self.current].retries.checked_add(1) {
             Some(retries) if wanted <= allowed(rule, self.weighed_base(rule)) => {
                 self.slots[self.current].retries = retries;
                 self.retries += 1;
