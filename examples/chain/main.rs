@@ -28,7 +28,9 @@ const UP: u32 = 60;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    println!("edge client -> service A -> service B -> leaf: 3 attempts each, 20 calls a second,");
+    println!(
+        "edge client -> service A -> service B -> leaf: 3 attempts each, ample budgets, 20 calls a second,"
+    );
     println!(
         "{} ms for a call. The leaf fails in the seconds 1 and 2.",
         TOTAL_TIMEOUT.as_millis()

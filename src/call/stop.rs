@@ -53,8 +53,8 @@ where
             Ended::Cut => unreachable!("an attempt that was cut has no outcome to let stand"),
         };
         if let Some(reason) = skipped {
-            let status = self.progress.last.status.map(|status| status.as_u16());
-            observe::skipped(&self.method, &self.key, reason, attempts, status);
+            let ending = self.progress.last;
+            observe::skipped(&self.method, &self.key, reason, attempts, ending);
         }
         let again = self.again.take();
         let mut response = response?;

@@ -2,7 +2,7 @@
 
 mod problem;
 
-pub(crate) use problem::respond;
+pub(crate) use problem::{respond, whole_seconds};
 
 use crate::{
     budget::Key,

@@ -87,7 +87,7 @@
 //!
 //! Errors are reqwest's own, unless the layer made a response in place of one. A URI that is not absolute
 //! is a builder error, as in reqwest itself. Connections that were never established are proof that
-//! nothing was processed; time-outs and connections that broke are failures without proof; all else, such
+//! nothing was processed under [`no_redirects`](#redirects) only; time-outs and connections that broke are failures without proof; all else, such
 //! as a redirect loop, a certificate or the caller's own body, is not repeated.
 //!
 //! # reqwest-middleware
