@@ -213,7 +213,7 @@ where
             Poll::Pending => {
                 ready!(this.timer.poll_at(request.deadline, cx));
                 // The handler stops now, not when somebody drops this future.
-                this.future.set(None);
+                request.received.scope.enter(|| this.future.set(None));
                 Poll::Ready(Ok(request.over(1)))
             }
         }

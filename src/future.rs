@@ -114,6 +114,7 @@ where
                     Poll::Ready(result) => call.ended(Ended::from(result)),
                     Poll::Pending => {
                         ready!(this.timer.as_mut().poll_at(call.attempt_limit(), cx));
+                        call.inside(|| this.state.set(State::Done));
                         call.ended(Ended::Cut)
                     }
                 },
@@ -136,7 +137,16 @@ where
                 }
                 StateProj::Wait => {
                     ready!(this.timer.as_mut().poll_at(call.send_at(), cx));
-                    this.state.set(State::Ready);
+                    match call.wait_is_over() {
+                        Ok(true) => this.state.set(State::Ready),
+                        Ok(false) => {}
+                        Err(reason) => {
+                            let answer = call.give_up(reason);
+                            this.state.set(State::Answered {
+                                answer: Some(answer),
+                            });
+                        }
+                    }
                     continue;
                 }
                 StateProj::Ready => {

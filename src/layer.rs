@@ -143,7 +143,8 @@ impl RetryBudgetLayer {
         })
     }
 
-    /// Does not tell the next hop how much time is left
+    /// Does not tell the next hop how much time is left. A header of that name that is on the request
+    /// already is not touched
     /// ([`x-deadline-remaining-ms`](crate::deadline::DEADLINE_REMAINING_MS)).
     #[must_use]
     pub fn no_deadline_header(self) -> Self {

@@ -1,5 +1,6 @@
 use crate::{
     body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
+    budget::Key,
     call::{Again, Call, Progress},
     clock,
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
@@ -83,6 +84,8 @@ where
                 return ResponseFuture::answered(call, span, answer);
             }
         };
+        // The body in hand is the first attempt's, also when that has to wait.
+        let factory = factory.filter(|_| !held);
         let limit = match call.class {
             ReplayClass::Never(_) => held.then_some(0),
             ReplayClass::IfUnprocessed | ReplayClass::Full => Some(call.policy.replay_limit()),
@@ -130,7 +133,7 @@ impl<S> RetryBudget<S> {
     /// the body, `None` when that can be made again.
     fn begin<B>(&self, head: &mut Parts, size: Option<&SizeHint>, now: Instant) -> Call<S, B> {
         let shared = &self.shared;
-        let received = shared
+        let mut received = shared
             .inbound
             .as_ref()
             .map(|inbound| inbound.receive(head, now));
@@ -147,6 +150,11 @@ impl<S> RetryBudget<S> {
         };
         let fits = size.is_none_or(|size| fits(size, policy.replay_limit()));
         let total = total_timeout(policy.total_timeout(shared.side), class, fits);
+        let deadline = deadline(head, scope.as_ref(), total, now);
+        if let Some(received) = &mut received {
+            received.scope = received.scope.until(deadline);
+        }
+        let held_as = shared.hold_off.as_ref().map(|_| Key::from_uri(&head.uri));
         Call {
             key: shared.keys.key(head),
             class,
@@ -155,7 +163,8 @@ impl<S> RetryBudget<S> {
             instance: policy.instance(head),
             again: None,
             started: now,
-            deadline: deadline(head, scope.as_ref(), total, now),
+            deadline,
+            held_as,
             tenant: self.tenant(head),
             tells: self.tells(head),
             scope,

@@ -85,6 +85,8 @@ pub(crate) struct Call<S, B> {
     pub(crate) received: Option<Received>,
     /// Who retries the call, when that is not this layer.
     pub(crate) above: Option<Ownership>,
+    /// The dependency, where calls to it may be held back, whatever account the budget keeps.
+    pub(crate) held_as: Option<Key>,
     /// Whose call it is, where that decides who is held back.
     pub(crate) tenant: Option<String>,
     /// Whether the next hop is told of deadlines and retries.
@@ -187,6 +189,11 @@ impl<S, B> Call<S, B> {
             .map(|deadline| deadline.saturating_duration_since(now))
     }
 
+    /// Whether there is one attempt, whatever happens.
+    fn is_never(&self) -> bool {
+        matches!(self.class, ReplayClass::Never(_))
+    }
+
     /// Whether the deadline has passed.
     fn is_over(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
@@ -194,7 +201,8 @@ impl<S, B> Call<S, B> {
 
     /// Begins an attempt, and stamps its request at the moment of sending.
     pub(crate) fn begin_attempt(&mut self, head: &mut Parts, now: Instant) {
-        if !matches!(self.class, ReplayClass::Never(_)) {
+        // A handler is told through its scope.
+        if self.received.is_none() && !self.is_never() {
             head.extensions.insert(RetriedAbove);
         }
         let progress = &mut self.progress;
@@ -211,7 +219,7 @@ impl<S, B> Call<S, B> {
         let ownership = match self.above {
             Some(above) => above,
             None if self.class == ReplayClass::Full => Ownership::Attempt(attempt),
-            None => Ownership::Nobody,
+            None => self.passed_on(),
         };
         if let Some(received) = &mut self.received {
             // A handler is told through its scope; it sees the headers as they came.
@@ -224,6 +232,16 @@ impl<S, B> Call<S, B> {
                 .stamp(&mut head.headers, left, ownership);
         } else {
             self.shared.headers.strip(&mut head.headers);
+        }
+    }
+
+    /// Who retries a call that this layer does not: where it makes one attempt whatever happens, still
+    /// the caller of the request being served.
+    fn passed_on(&self) -> Ownership {
+        let inherited = self.scope.as_ref().and_then(Scope::attempt);
+        match (self.class, inherited) {
+            (ReplayClass::Never(_), Some(attempt)) => Ownership::Attempt(attempt),
+            _ => Ownership::Nobody,
         }
     }
 
@@ -263,28 +281,15 @@ impl<S, B> Call<S, B> {
 
     /// Decides on the first attempt: may it be made, and is it held back before?
     pub(crate) fn hold_first(&mut self, now: Instant) -> Result<bool, StopReason> {
-        let remaining = self.remaining(now);
-        if remaining.is_some_and(|left| left < LEAST_REMAINING) {
+        if self
+            .remaining(now)
+            .is_some_and(|left| left < LEAST_REMAINING)
+        {
             return Err(StopReason::DeadlineReached);
         }
-        let holds = self.shared.hold_off.as_ref();
-        if !holds.is_some_and(|holds| holds.holds_first_attempts()) {
-            return Ok(false);
-        }
-        let Some(held) = self.held_back(now) else {
+        let Some(send_at) = self.held_until(now)? else {
             return Ok(false);
         };
-        self.progress.hint = Some((held.left, now));
-        let latest = remaining.map(|left| left.saturating_sub(self.policy.min_attempt()));
-        let latest = latest.unwrap_or(Duration::MAX);
-        if held.left > self.policy.max_retry_after().min(latest) {
-            return Err(StopReason::RetryAfterTooLong);
-        }
-        let wait = held
-            .left
-            .saturating_add(spread(held.length, fastrand::f64()));
-        let send_at = now.checked_add(wait.min(latest));
-        let send_at = send_at.ok_or(StopReason::RetryAfterTooLong)?;
         let place = self.shared.waiting.enter().ok_or(StopReason::Overloaded)?;
         self.progress.retry = Some(Pending {
             decided: now,
@@ -294,6 +299,41 @@ impl<S, B> Call<S, B> {
             _place: place,
         });
         Ok(true)
+    }
+
+    /// Whether the wait is over; it is longer when the server has asked others to wait meanwhile.
+    pub(crate) fn wait_is_over(&mut self) -> Result<bool, StopReason> {
+        let held_until = self.held_until(clock::now())?;
+        if let (Some(retry), Some(later)) = (&mut self.progress.retry, held_until) {
+            retry.send_at = later;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Until when the next attempt is held back, if it is; an error when that does not fit.
+    fn held_until(&mut self, now: Instant) -> Result<Option<Instant>, StopReason> {
+        let holds = self.shared.hold_off.as_ref();
+        let first = self.progress.attempts == 0;
+        if first && !holds.is_some_and(|holds| holds.holds_first_attempts()) {
+            return Ok(None);
+        }
+        let Some(held) = self.held_back(now) else {
+            return Ok(None);
+        };
+        self.progress.hint = Some((held.left, now));
+        let latest = self
+            .remaining(now)
+            .map(|left| left.saturating_sub(self.policy.min_attempt()));
+        let latest = latest.unwrap_or(Duration::MAX);
+        if held.left > self.policy.max_retry_after().min(latest) {
+            return Err(StopReason::RetryAfterTooLong);
+        }
+        let wait = held
+            .left
+            .saturating_add(spread(held.length, fastrand::f64()));
+        let send_at = now.checked_add(wait.min(latest));
+        send_at.map(Some).ok_or(StopReason::RetryAfterTooLong)
     }
 
     /// Whether the attempt under way is limited more than the call.
@@ -308,7 +348,7 @@ impl<S, B> Call<S, B> {
     /// How long calls like this one are held back.
     pub(crate) fn held_back(&self, now: Instant) -> Option<HeldBack> {
         let holds = self.shared.hold_off.as_ref()?;
-        holds.held_back(&self.key, self.tenant.as_deref(), now)
+        holds.held_back(self.held_as.as_ref()?, self.tenant.as_deref(), now)
     }
 
     /// Whether there is still time for the retry that stands.

@@ -47,11 +47,11 @@ where
         if cut && self.is_over(now) {
             return self.stop(StopReason::DeadlineReached, Some(ended), now);
         }
+        let hint = self.hint(&ended, &verdict, now);
         if self.is_given_up_below(&ended) {
             let skip = SkipReason::FinalAnswer;
             return Step::Answer(self.let_stand(ended, Some(skip), now));
         }
-        let hint = self.hint(&ended, &verdict, now);
         match self.decide(&verdict, hint, now) {
             Decision::LetStand(_) if cut => self.stop(StopReason::AttemptTimeout, Some(ended), now),
             Decision::LetStand(skip) => Step::Answer(self.let_stand(ended, Some(skip), now)),
@@ -91,7 +91,7 @@ where
 
     fn classify<R, E: 'static>(&self, ended: &Ended<R, E>, now: Instant) -> Verdict {
         let result = self.view(ended);
-        let Some(again) = &self.again else {
+        let Some(again) = self.again.as_ref().filter(|_| !self.is_never()) else {
             return self.policy.classify_by_tables(result, self.shared.side);
         };
         let outcome = Outcome {
@@ -149,7 +149,9 @@ where
             return false;
         }
         let in_stack = response.extensions().get().map(Exhausted::marker);
-        let marker = in_stack.or_else(|| self.shared.headers.marker(response.headers()));
+        let told = || self.shared.headers.marker(response.headers());
+        // A host that was told nothing has no say.
+        let marker = in_stack.or_else(|| self.tells.then(told).flatten());
         let Some(marker) = marker.filter(|marker| marker.reason.forbids_retry_above()) else {
             return false;
         };
@@ -247,12 +249,13 @@ where
         }
         match self.policy.hint(response.headers(), SystemTime::now()) {
             Hint::Wait(wait) => {
-                if let (Some(holds), Some(cause)) = (holds, verdict.cause()) {
+                let held_as = self.held_as.as_ref();
+                if let Some(((holds, key), cause)) = holds.zip(held_as).zip(verdict.cause()) {
                     match cause {
                         Cause::Throttled => {
-                            holds.hold(&self.key, self.tenant.as_deref(), wait, now);
+                            holds.hold(key, self.tenant.as_deref(), wait, now);
                         }
-                        Cause::Unavailable => holds.hold(&self.key, None, wait, now),
+                        Cause::Unavailable => holds.hold(key, None, wait, now),
                         _ => {}
                     }
                 }

@@ -58,7 +58,7 @@ where
         }
         let again = self.again.take();
         let mut response = response?;
-        if attempts > 1 || (skipped.is_some() && again.is_some()) {
+        if attempts > 1 || (skipped.is_some() && again.is_some() && !self.is_never()) {
             let info = self.info(skipped, now);
             response.extensions_mut().insert(info);
         }

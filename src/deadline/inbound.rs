@@ -6,7 +6,7 @@ use super::{
     scope::Scope,
 };
 use crate::observe;
-use http::{Response, request::Parts};
+use http::{HeaderMap, Response, request::Parts};
 use std::time::{Duration, Instant};
 
 /// How a server treats what its callers say of deadlines and retries.
@@ -65,34 +65,42 @@ pub(crate) struct Received {
 
 impl Inbound {
     /// Reads a request's headers, and puts what they say into its extensions.
+    ///
+    /// What the server itself said, of this request or of the task, a header may shorten and not
+    /// replace. At the edge it is all that counts.
     pub(crate) fn receive(&self, request: &mut Parts, now: Instant) -> Received {
-        if self.edge {
-            self.headers.strip(&mut request.headers);
-            // Whatever is read here, the next hop may read these.
-            RetryHeaders::default().strip(&mut request.headers);
-            let scope = Scope::new(None, None);
-            let tells = false;
-            return Received { scope, tells };
-        }
-        let attempt = self.headers.attempt.as_ref();
-        let attempt = attempt.and_then(|name| RetryAttempt::read(&request.headers, name));
-        let told = self.deadline(request, now);
-        // The server's own, which a header may shorten and not replace.
+        let outside = Scope::around(request);
+        let (told, asked) = if self.edge {
+            self.strip(&mut request.headers);
+            (None, None)
+        } else {
+            let name = self.headers.attempt.as_ref();
+            let asked = name.and_then(|name| RetryAttempt::read(&request.headers, name));
+            (self.deadline(request, now), asked)
+        };
         let own = request.extensions.get::<Deadline>().copied();
         let own = own.and_then(Deadline::instant);
-        let deadline = told.into_iter().chain(own).min();
+        let task = outside.as_ref().and_then(Scope::deadline);
+        let deadline = told.into_iter().chain(own).chain(task).min();
+        let attempt = asked.or_else(|| outside.as_ref().and_then(Scope::attempt));
+        let scope = Scope::new(deadline, attempt);
         let inherited = Inherited {
-            deadline: deadline.map(Deadline::at),
-            attempt,
+            deadline: scope.deadline().map(Deadline::at),
+            attempt: scope.attempt(),
         };
         if let Some(deadline) = inherited.deadline {
             request.extensions.insert(deadline);
         }
         request.extensions.insert(inherited);
-        Received {
-            scope: Scope::new(deadline, attempt),
-            tells: attempt.is_some(),
-        }
+        let tells = asked.is_some();
+        Received { scope, tells }
+    }
+
+    /// Removes the headers of strangers. The default ones too: whatever is read here, the next hop may
+    /// read those.
+    fn strip(&self, headers: &mut HeaderMap) {
+        self.headers.strip(headers);
+        RetryHeaders::default().strip(headers);
     }
 
     /// When the answer is to be on its way; now, when it is too late for that.
@@ -112,6 +120,10 @@ impl Inbound {
 
     /// Tells the caller that a call was given up, or hides it from one who did not ask.
     pub(crate) fn tell<R>(&self, received: &Received, response: &mut Response<R>) {
+        if self.edge {
+            self.strip(response.headers_mut());
+            return;
+        }
         let Some(name) = &self.headers.exhausted else {
             return;
         };

@@ -35,6 +35,22 @@ impl Scope {
         }
     }
 
+    /// The same scope with an earlier deadline, if this is one.
+    pub(crate) fn until(&self, deadline: Option<Instant>) -> Self {
+        let deadline = self.deadline.into_iter().chain(deadline).min();
+        Self {
+            deadline,
+            ..self.clone()
+        }
+    }
+
+    /// The scope that a request is served in, and takes with it what was captured for it: the task's
+    /// own from here on counts.
+    pub(super) fn around(request: &mut Parts) -> Option<Self> {
+        let captured = request.extensions.remove::<Captured>();
+        captured.map(|captured| captured.0).or_else(Self::current)
+    }
+
     /// The same scope with another owner of the retries.
     pub(crate) fn owned_by(&self, attempt: RetryAttempt) -> Self {
         let attempt = Some(attempt);
