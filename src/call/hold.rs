@@ -1,0 +1,76 @@
+//! How a call is held back: before its first attempt, or longer than it meant to wait.
+
+use super::{Call, Pending};
+use crate::{
+    clock,
+    deadline::LEAST_REMAINING,
+    decide::spread,
+    hold_off::HeldBack,
+    reason::{Cause, StopReason},
+};
+use std::time::{Duration, Instant};
+
+impl<S, B> Call<S, B> {
+    /// Decides on the first attempt: may it be made, and is it held back before?
+    pub(crate) fn hold_first(&mut self, now: Instant) -> Result<bool, StopReason> {
+        if self
+            .remaining(now)
+            .is_some_and(|left| left < LEAST_REMAINING)
+        {
+            return Err(StopReason::DeadlineReached);
+        }
+        let Some(send_at) = self.held_until(now)? else {
+            return Ok(false);
+        };
+        let place = self.shared.waiting.enter().ok_or(StopReason::Overloaded)?;
+        self.progress.retry = Some(Pending {
+            decided: now,
+            send_at,
+            cause: Cause::Other,
+            permit: None,
+            _place: place,
+        });
+        Ok(true)
+    }
+
+    /// Whether the wait is over; it is longer when the server has asked others to wait meanwhile.
+    pub(crate) fn wait_is_over(&mut self) -> Result<bool, StopReason> {
+        let held_until = self.held_until(clock::now())?;
+        if let (Some(retry), Some(later)) = (&mut self.progress.retry, held_until) {
+            retry.send_at = later;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Until when the next attempt is held back, if it is; an error when that does not fit.
+    fn held_until(&mut self, now: Instant) -> Result<Option<Instant>, StopReason> {
+        let holds = self.shared.hold_off.as_ref();
+        let first = self.progress.attempts == 0;
+        if first && !holds.is_some_and(|holds| holds.holds_first_attempts()) {
+            return Ok(None);
+        }
+        let Some(held) = self.held_back(now) else {
+            return Ok(None);
+        };
+        self.progress.hint = Some((held.left, now));
+        let latest = self
+            .remaining(now)
+            .map(|left| left.saturating_sub(self.policy.min_attempt()));
+        let latest = latest.unwrap_or(Duration::MAX);
+        if held.left > self.policy.max_retry_after().min(latest) {
+            return Err(StopReason::RetryAfterTooLong);
+        }
+        let wait = held
+            .left
+            .saturating_add(spread(held.length, fastrand::f64()));
+        let send_at = now.checked_add(wait.min(latest));
+        send_at.map(Some).ok_or(StopReason::RetryAfterTooLong)
+    }
+
+    /// How long calls like this one are held back.
+    pub(super) fn held_back(&self, now: Instant) -> Option<HeldBack> {
+        let holds = self.shared.hold_off.as_ref()?;
+        holds.held_back(self.held_as.as_ref()?, self.tenant.as_deref(), now)
+    }
+}
