@@ -159,3 +159,28 @@ async fn a_held_call_that_is_dropped_sends_nothing() {
     assert_eq!(response.status(), 200);
     assert_eq!(script.count(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn holds_a_call_back_no_longer_than_it_would_wait_itself_however_often_others_are_told() {
+    let told = (0..30).map(|_| Reply::retry_after(503, "6"));
+    let script = Script::new(std::iter::once(Reply::Status(500)).chain(told));
+    let policy = steady().total_timeout(None).build();
+    let layer = layer(HoldOff::new()).policy(policy.expect("a valid policy"));
+    let service = layer.layer(script.clone());
+    let held = tokio::spawn({
+        let service = service.clone();
+        async move { timed(send(&service, get())).await }
+    });
+    tokio::task::yield_now().await;
+    for _ in 0..20 {
+        let mut once = request("POST", "");
+        once.extensions_mut().insert(RetryPolicy::never());
+        send(&service, once).await.expect("a response");
+        tokio::time::advance(5 * SECOND).await;
+    }
+    let (response, took) = held.await.expect("no panic");
+    let response = response.expect("a response");
+    assert_eq!(exhausted(&response).reason(), StopReason::RetryAfterTooLong);
+    assert_eq!(exhausted(&response).attempts(), 1);
+    assert!(took <= 61 * SECOND, "{took:?}");
+}

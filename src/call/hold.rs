@@ -58,7 +58,12 @@ impl<S, B> Call<S, B> {
             .remaining(now)
             .map(|left| left.saturating_sub(self.policy.min_attempt()));
         let latest = latest.unwrap_or(Duration::MAX);
-        if held.left > self.policy.max_retry_after().min(latest) {
+        // Others may be asked to wait again and again. This call waits no longer for that than it would
+        // for a wait that it was asked for itself.
+        let waited = self.progress.retry.as_ref().map(|retry| retry.decided);
+        let waited = waited.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let in_all = waited.saturating_add(held.left);
+        if in_all > self.policy.max_retry_after() || held.left > latest {
             return Err(StopReason::RetryAfterTooLong);
         }
         let wait = held
