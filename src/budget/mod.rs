@@ -22,17 +22,21 @@ mod key;
 mod keyed;
 mod milli;
 mod permit;
+#[cfg(feature = "redis")]
+mod redis;
 mod scope;
 mod snapshot;
 mod token;
 mod window;
 
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisBudget, RedisBudgetBuilder};
 pub use self::{
     closures::FnBudget,
     key::Key,
     permit::{Permit, Settled},
     scope::BudgetScope,
-    snapshot::Snapshot,
+    snapshot::{Snapshot, StoreMode},
     token::{TokenBudget, TokenBudgetBuilder},
     window::{WindowBudget, WindowBudgetBuilder},
 };
