@@ -31,6 +31,8 @@ pub mod backoff;
 mod builder;
 mod classify;
 mod idempotency;
+pub mod plan;
+mod planned;
 pub mod retry_after;
 mod status;
 mod verdict;
