@@ -22,7 +22,7 @@ use crate::{
     template::Template,
     waiting::WaitingPlace,
 };
-use http::{HeaderMap, Method, Request, Response, request::Parts};
+use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body;
 use std::{
     future::Future,
@@ -51,6 +51,16 @@ impl<R, E> From<Result<Response<R>, E>> for Ended<R, E> {
         match result {
             Ok(response) => Self::Response(response),
             Err(error) => Self::Error(error),
+        }
+    }
+}
+
+impl<R, E> Ended<R, E> {
+    /// The status, if it ended with a response.
+    fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Response(response) => Some(response.status()),
+            Self::Error(_) | Self::Cut => None,
         }
     }
 }

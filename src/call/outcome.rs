@@ -15,6 +15,7 @@ use crate::{
     policy::{Outcome, ResponseView, ResultView, Verdict, retry_after::Hint},
     reason::{Cause, Processed, SkipReason, StopReason},
 };
+use http::StatusCode;
 use http_body::Body;
 use std::{
     any::type_name,
@@ -54,7 +55,12 @@ where
         }
         match self.decide(&verdict, hint, now) {
             Decision::LetStand(_) if cut => self.stop(StopReason::AttemptTimeout, Some(ended), now),
-            Decision::LetStand(skip) => Step::Answer(self.let_stand(ended, Some(skip), now)),
+            Decision::LetStand(skip) => {
+                let gone =
+                    skip == SkipReason::FinalAnswer && ended.status() == Some(StatusCode::GONE);
+                let skip = if gone { SkipReason::Gone } else { skip };
+                Step::Answer(self.let_stand(ended, Some(skip), now))
+            }
             Decision::Stop(reason) => self.stop(reason, Some(ended), now),
             Decision::RetryAfter(wait) => {
                 if let Some((again, name)) = self.again.as_mut().zip(verdict.take_header_to_drop())

@@ -26,6 +26,7 @@ pub(super) struct Settings {
     pub(super) error_types: Vec<ErrorType>,
     pub(super) trust_proof: bool,
     pub(super) no_redirects: bool,
+    pub(super) trust_methods: bool,
     pub(super) trust_idempotency_key: Option<bool>,
     pub(super) vendor_fields: Vec<VendorField>,
     pub(super) on_exhausted: Option<OnExhausted>,
@@ -57,6 +58,7 @@ impl Default for Settings {
             error_types: Vec::new(),
             trust_proof: true,
             no_redirects: false,
+            trust_methods: true,
             trust_idempotency_key: None,
             vendor_fields: Vec::new(),
             on_exhausted: None,
@@ -89,6 +91,7 @@ impl fmt::Debug for Settings {
             .field("replay_limit", &self.replay_limit)
             .field("statuses", &self.statuses)
             .field("classifier", &self.classifier.is_some())
+            .field("trust_methods", &self.trust_methods)
             .field("trust_idempotency_key", &self.trust_idempotency_key)
             .field("vendor_fields", &self.vendor_fields)
             .field("on_exhausted", &self.on_exhausted)
@@ -243,6 +246,13 @@ impl RetryPolicyBuilder {
     /// a server that refuses connections, and reqwest does not say which of the two requests failed.
     pub fn no_redirects(mut self) -> Self {
         self.settings.no_redirects = true;
+        self
+    }
+
+    /// Sets whether a request may be repeated because of its method: GET, HEAD, OPTIONS, TRACE, PUT, DELETE
+    /// and QUERY, which RFC 9110 calls idempotent. True by default.
+    pub fn trust_methods(mut self, trust: bool) -> Self {
+        self.settings.trust_methods = trust;
         self
     }
 

@@ -18,11 +18,12 @@ static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Whether the request may be repeated though it may have been processed (RFC 9110,
 /// section 9.2.2; QUERY by its own specification).
-pub(crate) fn is_idempotent(request: &Parts, trust_key: bool) -> bool {
+pub(crate) fn is_idempotent(request: &Parts, trust_method: bool, trust_key: bool) -> bool {
     if let Some(Idempotent(decided)) = request.extensions.get() {
         return *decided;
     }
-    is_idempotent_method(&request.method) || (trust_key && has_key(&request.headers))
+    (trust_method && is_idempotent_method(&request.method))
+        || (trust_key && has_key(&request.headers))
 }
 
 fn is_idempotent_method(method: &Method) -> bool {
@@ -48,10 +49,10 @@ mod tests {
     #[test]
     fn trusts_the_methods_that_the_standard_calls_idempotent() {
         for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "QUERY"] {
-            assert!(is_idempotent(&request(method), true), "{method}");
+            assert!(is_idempotent(&request(method), true, true), "{method}");
         }
         for method in ["POST", "PATCH", "CONNECT", "LOCK", "get"] {
-            assert!(!is_idempotent(&request(method), true), "{method}");
+            assert!(!is_idempotent(&request(method), true, true), "{method}");
         }
     }
 
@@ -60,20 +61,30 @@ mod tests {
         let mut post = request("POST");
         post.headers
             .insert(&IDEMPOTENCY_KEY, "k1".parse().expect("a valid value"));
-        assert!(is_idempotent(&post, true));
-        assert!(!is_idempotent(&post, false));
+        assert!(is_idempotent(&post, true, true));
+        assert!(!is_idempotent(&post, true, false));
         post.headers
             .insert(&IDEMPOTENCY_KEY, " ".parse().expect("a valid value"));
-        assert!(!is_idempotent(&post, true));
+        assert!(!is_idempotent(&post, true, true));
+    }
+
+    #[test]
+    fn trusts_no_method_when_told_not_to() {
+        assert!(!is_idempotent(&request("GET"), false, true));
+        let mut keyed = request("PUT");
+        keyed
+            .headers
+            .insert(&IDEMPOTENCY_KEY, "k1".parse().expect("a valid value"));
+        assert!(is_idempotent(&keyed, false, true));
     }
 
     #[test]
     fn obeys_the_extension_both_ways() {
         let mut get = request("GET");
         get.extensions.insert(Idempotent(false));
-        assert!(!is_idempotent(&get, true));
+        assert!(!is_idempotent(&get, true, true));
         let mut post = request("POST");
         post.extensions.insert(Idempotent(true));
-        assert!(is_idempotent(&post, false));
+        assert!(is_idempotent(&post, true, false));
     }
 }

@@ -33,6 +33,7 @@ mod classify;
 mod idempotency;
 pub mod plan;
 mod planned;
+mod preset;
 pub mod retry_after;
 mod status;
 mod verdict;
@@ -43,6 +44,7 @@ pub use self::{
     builder::RetryPolicyBuilder,
     classify::{Classify, Outcome},
     idempotency::Idempotent,
+    preset::Preset,
     retry_after::{Hint, Unit, VendorField},
     status::StatusTable,
     verdict::Verdict,
@@ -199,7 +201,7 @@ impl RetryPolicy {
 
     pub(crate) fn is_idempotent(&self, request: &Parts, side: Side) -> bool {
         let trust_key = self.0.trust_idempotency_key.unwrap_or(side == Side::Client);
-        is_idempotent(request, trust_key)
+        is_idempotent(request, self.0.trust_methods, trust_key)
     }
 
     /// Reads how long the response asks to wait.
