@@ -50,7 +50,7 @@ pin_project! {
     enum State<F, R, E> {
         // An attempt is under way.
         Attempt { #[pin] future: F },
-        // A shared budget is asked. The outcome is kept: the budget may refuse.
+        // A shared budget is asked, or credentials are refreshed. The outcome is kept: it may stand.
         Ask { asking: Asking, ended: Option<Ended<R, E>> },
         // The body of the failed response is read to its end, so that its connection can be reused.
         Drain { #[pin] drain: Drain<R> },
@@ -119,7 +119,7 @@ where
                     }
                 },
                 StateProj::Ask { asking, ended } => {
-                    let answer = match asking.as_mut().poll(cx) {
+                    let answer = match asking.poll(cx) {
                         Poll::Ready(answer) => answer,
                         Poll::Pending => {
                             ready!(this.timer.as_mut().poll_at(call.deadline, cx));

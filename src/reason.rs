@@ -141,6 +141,8 @@ pub enum Cause {
     Unprocessed,
     /// The connection broke while the request was under way.
     Transport,
+    /// `401` or `403`, and the credentials were refreshed. Never withdrawn from a budget.
+    Credentials,
     /// A user's classifier called it retryable and named no other cause.
     Other,
 }
@@ -155,6 +157,7 @@ impl Cause {
             Self::ServerError => "server_error",
             Self::Unprocessed => "unprocessed",
             Self::Transport => "transport",
+            Self::Credentials => "credentials",
             Self::Other => "other",
         }
     }

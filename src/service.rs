@@ -143,6 +143,7 @@ impl<S> RetryBudget<S> {
         };
         let above = self.above(head, scope.as_ref());
         let policy = self.policy(head);
+        policy.give_key(head, shared.side);
         let idempotent = policy.is_idempotent(head, shared.side);
         let class = match above {
             Some(_) => ReplayClass::Never(SkipReason::OwnedAbove),

@@ -5,6 +5,7 @@
 
 mod hold;
 mod outcome;
+mod refresh;
 mod stop;
 
 use crate::{
@@ -25,18 +26,16 @@ use crate::{
 use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body;
 use std::{
-    future::Future,
-    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tower_service::Service;
 
+pub(crate) use self::refresh::Asking;
+use self::refresh::Refresh;
+
 /// The answer of a call.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
-
-/// A shared budget being asked.
-pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<Permit, StopReason>> + Send>>;
 
 /// How an attempt ended.
 pub(crate) enum Ended<R, E> {
@@ -68,7 +67,7 @@ impl<R, E> Ended<R, E> {
 /// What to do after an attempt has ended.
 pub(crate) enum Step<R, E> {
     Answer(Answer<R, E>),
-    /// Wait for a shared budget; keep the outcome until it has decided.
+    /// Wait for a shared budget or for credentials; keep the outcome until that has decided.
     Ask(Asking, Ended<R, E>),
     /// The retry stands. The body, if any, is drained so that its connection can be used again.
     Retry(Option<R>),
@@ -121,6 +120,9 @@ pub(crate) struct Progress {
     retry: Option<Pending>,
     /// The retry under way.
     permit: Option<Permit>,
+    refresh: Refresh,
+    /// The generation of the credentials that the attempt under way was sent with.
+    credentials: u64,
     waited: Duration,
     last_wait: Duration,
     /// The latest wait that the server asked for, and when.
@@ -138,7 +140,7 @@ struct Pending {
     decided: Instant,
     send_at: Instant,
     cause: Cause,
-    /// `None` while a shared budget is being asked.
+    /// `None` while a shared budget is being asked, and where none is needed.
     permit: Option<Permit>,
     _place: WaitingPlace,
 }
@@ -151,6 +153,8 @@ impl Progress {
             attempt_limit: None,
             retry: None,
             permit: None,
+            refresh: Refresh::default(),
+            credentials: 0,
             waited: Duration::ZERO,
             last_wait: Duration::ZERO,
             hint: None,
@@ -216,6 +220,9 @@ impl<S, B> Call<S, B> {
             head.extensions.insert(RetriedAbove);
         }
         let progress = &mut self.progress;
+        if let Some(credentials) = self.policy.credentials() {
+            progress.credentials = credentials.generation();
+        }
         progress.attempts += 1;
         progress.attempt_started = now;
         let remaining = self

@@ -1,4 +1,4 @@
-use http::{HeaderMap, HeaderName, Method, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, request::Parts};
 
 /// A request extension: says of this one request whether it may be repeated, whatever its method.
 ///
@@ -34,6 +34,19 @@ fn has_key(headers: &HeaderMap) -> bool {
     headers
         .get(&IDEMPOTENCY_KEY)
         .is_some_and(|key| !key.as_bytes().trim_ascii().is_empty())
+}
+
+/// Sets a key that nobody else has, unless the caller gave one or said that the request is not to be
+/// repeated.
+pub(super) fn give_key(request: &mut Parts) {
+    let decided = request.extensions.get::<Idempotent>().is_some();
+    if decided || has_key(&request.headers) {
+        return;
+    }
+    let key = uuid::Uuid::new_v4().hyphenated().to_string();
+    if let Ok(key) = HeaderValue::try_from(key) {
+        request.headers.insert(&IDEMPOTENCY_KEY, key);
+    }
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@
 pub mod backoff;
 mod builder;
 mod classify;
+mod credentials;
 mod idempotency;
 pub mod plan;
 mod planned;
@@ -43,6 +44,7 @@ pub use self::{
     backoff::{Backoff, BackoffBuilder, Jitter},
     builder::RetryPolicyBuilder,
     classify::{Classify, Outcome},
+    credentials::Credentials,
     idempotency::Idempotent,
     preset::Preset,
     retry_after::{Hint, Unit, VendorField},
@@ -52,6 +54,7 @@ pub use self::{
 };
 pub(crate) use self::{
     classify::{ErrorView, RequestView, ResponseView, ResultView},
+    credentials::Refreshing,
     idempotency::is_idempotent,
 };
 use crate::{
@@ -202,6 +205,17 @@ impl RetryPolicy {
     pub(crate) fn is_idempotent(&self, request: &Parts, side: Side) -> bool {
         let trust_key = self.0.trust_idempotency_key.unwrap_or(side == Side::Client);
         is_idempotent(request, self.0.trust_methods, trust_key)
+    }
+
+    /// Gives a request that could not be repeated otherwise a key of its own, if the policy says so.
+    pub(crate) fn give_key(&self, request: &mut Parts, side: Side) {
+        if self.0.idempotency_keys && !self.is_idempotent(request, side) {
+            idempotency::give_key(request);
+        }
+    }
+
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.0.credentials.as_ref()
     }
 
     /// Reads how long the response asks to wait.
