@@ -6,6 +6,7 @@
 mod hold;
 mod outcome;
 mod refresh;
+mod resume;
 mod stop;
 
 use crate::{
@@ -31,8 +32,8 @@ use std::{
 };
 use tower_service::Service;
 
-pub(crate) use self::refresh::Asking;
 use self::refresh::Refresh;
+pub(crate) use self::{refresh::Asking, resume::Resume};
 
 /// The answer of a call.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -100,6 +101,8 @@ pub(crate) struct Call<S, B> {
     pub(crate) tenant: Option<String>,
     /// Whether the next hop is told of deadlines and retries.
     pub(crate) tells: bool,
+    /// What outlives the process, if the caller wants that.
+    pub(crate) resume: Option<Box<Resume>>,
     pub(crate) progress: Progress,
 }
 
@@ -146,9 +149,10 @@ struct Pending {
 }
 
 impl Progress {
-    pub(crate) fn new(started: Instant) -> Self {
+    /// Of a call that has used so many attempts before.
+    pub(crate) fn new(started: Instant, attempts: u32) -> Self {
         Self {
-            attempts: 0,
+            attempts,
             attempt_started: started,
             attempt_limit: None,
             retry: None,
@@ -158,7 +162,11 @@ impl Progress {
             waited: Duration::ZERO,
             last_wait: Duration::ZERO,
             hint: None,
-            processed: Processed::No,
+            processed: if attempts == 0 {
+                Processed::No
+            } else {
+                Processed::Unknown
+            },
             last: Ending::default(),
             last_error: None,
             rate_limit: HeaderMap::new(),
@@ -286,7 +294,8 @@ impl<S, B> Call<S, B> {
     }
 
     /// Sends an answer on its way.
-    pub(crate) fn finish<R, E>(&self, answer: Answer<R, E>) -> Answer<R, E> {
+    pub(crate) fn finish<R, E>(&mut self, answer: Answer<R, E>) -> Answer<R, E> {
+        let answer = self.keep(answer);
         match (&self.received, &self.shared.inbound) {
             (Some(received), Some(inbound)) => answer.map(|mut response| {
                 inbound.tell(received, &mut response);

@@ -379,6 +379,8 @@ where
             hint: progress.hint.map(|(hint, _)| hint),
             remaining,
         });
+        self.persist_wait(now);
+        let progress = &mut self.progress;
         Step::Retry(match ended {
             Ended::Response(response) => {
                 progress.rate_limit = super::stop::rate_limit(&response);

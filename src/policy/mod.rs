@@ -142,6 +142,17 @@ impl RetryPolicy {
         self.0.max_attempts
     }
 
+    /// This policy with no more attempts than that.
+    pub(crate) fn at_most(self, attempts: u32) -> Self {
+        let attempts = attempts.max(1);
+        if self.0.max_attempts <= attempts {
+            return self;
+        }
+        let mut settings = Settings::clone(&self.0);
+        settings.max_attempts = attempts;
+        Self(Arc::new(settings))
+    }
+
     /// What this policy risks, in words. An empty list means that nothing stood out.
     pub fn warnings(&self) -> Vec<Warning> {
         warning::of(&self.0)
