@@ -50,13 +50,13 @@ pin_project! {
     enum State<F, R, E> {
         // An attempt is under way.
         Attempt { #[pin] future: F },
-        // A shared budget is asked. The outcome is kept: the budget may refuse.
+        // A shared budget is asked, or credentials are refreshed. The outcome is kept: it may stand.
         Ask { asking: Asking, ended: Option<Ended<R, E>> },
         // The body of the failed response is read to its end, so that its connection can be reused.
         Drain { #[pin] drain: Drain<R> },
         // The time before the next attempt. Nothing of the inner service is held.
         Wait,
-        // The inner service gets ready for the next attempt.
+        // The next attempt is kept by whoever resumes calls, then the inner service gets ready for it.
         Ready,
         // The answer was found without an attempt.
         Answered { answer: Option<Answer<R, E>> },
@@ -119,7 +119,7 @@ where
                     }
                 },
                 StateProj::Ask { asking, ended } => {
-                    let answer = match asking.as_mut().poll(cx) {
+                    let answer = match asking.poll(cx) {
                         Poll::Ready(answer) => answer,
                         Poll::Pending => {
                             ready!(this.timer.as_mut().poll_at(call.deadline, cx));
@@ -136,6 +136,7 @@ where
                     continue;
                 }
                 StateProj::Wait => {
+                    call.poll_persisting(cx);
                     ready!(this.timer.as_mut().poll_at(call.send_at(), cx));
                     match call.wait_is_over() {
                         Ok(true) => this.state.set(State::Ready),
@@ -150,9 +151,9 @@ where
                     continue;
                 }
                 StateProj::Ready => {
-                    let ready = match call.service().poll_ready(cx) {
+                    let ready = match call.poll_begin(cx) {
                         Poll::Ready(Ok(())) => call.next_request(),
-                        Poll::Ready(Err(error)) => Err(call.not_ready(error)),
+                        Poll::Ready(Err(reason)) => Err(reason),
                         Poll::Pending => {
                             ready!(this.timer.as_mut().poll_at(call.deadline, cx));
                             Err(StopReason::DeadlineReached)

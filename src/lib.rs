@@ -119,6 +119,7 @@
 //! | `axum` | [`Inherited`](deadline::Inherited) as an extractor |
 //! | `reqwest` | [`reqwest::Client`](::reqwest::Client) as a service, request builders that go through the layer, and reqwest's errors |
 //! | `http2` | h2's errors: a refused stream or a GOAWAY proves that nothing was processed |
+//! | `serde` | [`RetryState`] can be serialised |
 //! | `full` | all of them |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -142,6 +143,7 @@ mod layer;
 mod observe;
 pub mod policy;
 pub mod reason;
+mod retry_state;
 mod service;
 mod shared;
 mod template;
@@ -159,6 +161,7 @@ pub use self::{
     hold_off::HoldOff,
     layer::RetryBudgetLayer,
     policy::{OnExhausted, RetryPolicy},
+    retry_state::{Persist, RetryState},
     service::RetryBudget,
 };
 

@@ -1,7 +1,7 @@
 //! What a call makes of an attempt that ended: the outcome is classified, told to the budget, recorded
 //! and decided on.
 
-use super::{Call, Ended, Pending, Step};
+use super::{Asking, Call, Ended, Pending, Step};
 use crate::{
     Exhausted,
     body::BoxError,
@@ -15,6 +15,7 @@ use crate::{
     policy::{Outcome, ResponseView, ResultView, Verdict, retry_after::Hint},
     reason::{Cause, Processed, SkipReason, StopReason},
 };
+use http::StatusCode;
 use http_body::Body;
 use std::{
     any::type_name,
@@ -52,9 +53,18 @@ where
             let skip = SkipReason::FinalAnswer;
             return Step::Answer(self.let_stand(ended, Some(skip), now));
         }
+        let ended = match self.refresh(ended, &verdict, now) {
+            Ok(step) => return step,
+            Err(ended) => ended,
+        };
         match self.decide(&verdict, hint, now) {
             Decision::LetStand(_) if cut => self.stop(StopReason::AttemptTimeout, Some(ended), now),
-            Decision::LetStand(skip) => Step::Answer(self.let_stand(ended, Some(skip), now)),
+            Decision::LetStand(skip) => {
+                let gone =
+                    skip == SkipReason::FinalAnswer && ended.status() == Some(StatusCode::GONE);
+                let skip = if gone { SkipReason::Gone } else { skip };
+                Step::Answer(self.let_stand(ended, Some(skip), now))
+            }
             Decision::Stop(reason) => self.stop(reason, Some(ended), now),
             Decision::RetryAfter(wait) => {
                 if let Some((again, name)) = self.again.as_mut().zip(verdict.take_header_to_drop())
@@ -71,18 +81,22 @@ where
         }
     }
 
-    /// Takes the answer of a shared budget.
+    /// Takes the answer of a shared budget, or learns that the credentials are refreshed.
     pub(crate) fn answered<R, E: 'static>(
         &mut self,
-        answer: Result<Permit, StopReason>,
+        answer: Result<Option<Permit>, StopReason>,
         ended: Ended<R, E>,
     ) -> Step<R, E> {
         let now = clock::now();
-        match (answer, self.too_late(now)) {
+        let too_late = self.too_late(now);
+        if self.is_refreshing() {
+            return self.refreshed(answer.is_ok() && too_late.is_none(), ended, now);
+        }
+        match (answer, too_late) {
             (Ok(permit), None) => self.granted(permit, ended),
             // The asking took so long that nothing can be sent any more. The outcome is still here.
             (Ok(permit), Some(reason)) => {
-                permit.give_back(now);
+                drop(permit);
                 self.stop(reason, Some(ended), now)
             }
             (Err(reason), _) => self.stop(reason, Some(ended), now),
@@ -330,18 +344,22 @@ where
         });
         let budget = Arc::clone(&self.shared.budget);
         match budget.withdraw(&self.key, cause, now) {
-            Withdrawal::Granted(permit) => self.granted(permit, ended),
+            Withdrawal::Granted(permit) => self.granted(Some(permit), ended),
             Withdrawal::Denied(reason) => self.stop(reason, Some(ended), now),
-            Withdrawal::Pending(asking) => Step::Ask(asking, ended),
+            Withdrawal::Pending(asking) => Step::Ask(Asking::Budget(asking), ended),
         }
     }
 
     /// The decision to retry stands: lets go of the outcome and of all that reads the request body.
-    fn granted<R, E: 'static>(&mut self, permit: Permit, ended: Ended<R, E>) -> Step<R, E> {
+    pub(super) fn granted<R, E: 'static>(
+        &mut self,
+        permit: Option<Permit>,
+        ended: Ended<R, E>,
+    ) -> Step<R, E> {
         let now = clock::now();
         // What read the body until now may have read too much while the budget was asked.
         if !self.again().template.body.supersede() {
-            permit.give_back(now);
+            drop(permit);
             return self.not_replayable(ended, now);
         }
         let remaining = self.remaining(now);
@@ -349,7 +367,7 @@ where
         let Some(retry) = &mut progress.retry else {
             unreachable!("a budget is asked only for a retry that was decided on");
         };
-        retry.permit = Some(permit);
+        retry.permit = permit;
         progress.last_wait = retry.send_at - retry.decided;
         observe::retry_scheduled(&observe::Scheduled {
             dependency: &self.key,
@@ -361,6 +379,8 @@ where
             hint: progress.hint.map(|(hint, _)| hint),
             remaining,
         });
+        self.persist_wait(now);
+        let progress = &mut self.progress;
         Step::Retry(match ended {
             Ended::Response(response) => {
                 progress.rate_limit = super::stop::rate_limit(&response);

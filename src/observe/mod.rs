@@ -117,6 +117,16 @@ pub(crate) fn malformed_deadline() {
     tracing::debug!(target: TARGET, "malformed deadline header: as if it were absent");
 }
 
+/// The state of a call could not be kept.
+pub(crate) fn not_persisted(error: &(dyn Error + 'static)) {
+    tracing::debug!(target: TARGET, error = %Causes(error), "state of the call not kept");
+}
+
+/// Credentials were refused, and could not be refreshed.
+pub(crate) fn not_refreshed(error: &(dyn Error + 'static)) {
+    tracing::debug!(target: TARGET, error = %Causes(error), "credentials not refreshed");
+}
+
 /// The inner service could not be made ready for a retry.
 pub(crate) fn not_ready(dependency: &Key, error: Option<&KeptError>) {
     let error = error.map(tracing::field::display);

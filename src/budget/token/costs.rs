@@ -5,7 +5,7 @@ use crate::{budget::milli::COST, reason::Cause};
 /// The largest cost, in milli-tokens: as much as the largest ratio earns with one success.
 pub(in crate::budget) const MAX_COST: u32 = 1_000_000;
 
-const CAUSES: usize = 7;
+const CAUSES: usize = 8;
 
 /// Milli-tokens for each [`Cause`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,5 +43,6 @@ const fn place(cause: Cause) -> usize {
         Cause::Unprocessed => 4,
         Cause::Transport => 5,
         Cause::Other => 6,
+        Cause::Credentials => 7,
     }
 }
