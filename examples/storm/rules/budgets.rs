@@ -3,10 +3,10 @@
 use crate::sim::lock;
 use std::{
     sync::{Arc, Mutex},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tower_retry_budget::{
-    budget::{Budget, Key, Permit, Settled, Withdrawal},
+    budget::{Budget, Key, Permit, Settled, TokenBudget, Withdrawal},
     reason::{Cause, RetryOutcome, StopReason},
 };
 
@@ -25,31 +25,45 @@ pub(super) struct Bucket {
     tenths: Mutex<u64>,
     cap: u64,
     failures_earn: bool,
-    refunds: bool,
+    /// Gives back retries that succeed, and adds a tenth for every second, which is when it last did.
+    refunds: Option<Mutex<Instant>>,
 }
 
 impl Bucket {
     /// Starts full: with the traffic of a simulation it is full when it matters.
-    fn new(tokens: u64, failures_earn: bool, refunds: bool) -> Self {
+    fn new(tokens: u64, failures_earn: bool) -> Self {
         let cap = tokens * 10;
         Self {
             tenths: Mutex::new(cap),
             cap,
             failures_earn,
-            refunds,
+            refunds: None,
         }
     }
 
     pub(super) fn of_successes() -> Self {
-        Self::new(5, false, false)
+        Self::new(5, false)
     }
 
     pub(super) fn of_calls() -> Self {
-        Self::new(5, true, false)
+        Self::new(5, true)
     }
 
     pub(super) fn refunding() -> Self {
-        Self::new(10, false, true)
+        let now = tokio::time::Instant::now().into_std();
+        Self {
+            refunds: Some(Mutex::new(now)),
+            ..Self::new(10, false)
+        }
+    }
+
+    fn trickle(&self, now: Instant) {
+        if let Some(last) = &self.refunds {
+            let mut last = lock(last);
+            let seconds = now.saturating_duration_since(*last).as_secs();
+            *last += Duration::from_secs(seconds);
+            self.add(seconds);
+        }
     }
 
     fn add(&self, tenths: u64) {
@@ -65,7 +79,8 @@ impl Budget for Bucket {
         }
     }
 
-    fn withdraw(self: Arc<Self>, key: &Key, cause: Cause, _: Instant) -> Withdrawal {
+    fn withdraw(self: Arc<Self>, key: &Key, cause: Cause, now: Instant) -> Withdrawal {
+        self.trickle(now);
         let grant = {
             let mut held = lock(&self.tenths);
             let grant = *held >= 10;
@@ -77,7 +92,7 @@ impl Budget for Bucket {
 
     fn settle(&self, _: &Key, settled: Settled, _: Instant) {
         let unsent = settled.outcome == RetryOutcome::NotSent;
-        if unsent || (self.refunds && settled.outcome == RetryOutcome::Succeeded) {
+        if unsent || (self.refunds.is_some() && settled.outcome == RetryOutcome::Succeeded) {
             self.add(10);
         }
     }
@@ -85,7 +100,7 @@ impl Budget for Bucket {
 
 /// gRPC's retry throttling (proposal A6), `maxTokens` 10 and `tokenRatio` 0.1.
 #[derive(Debug)]
-pub(super) struct Grpc {
+pub(crate) struct Grpc {
     tenths: Mutex<u64>,
 }
 
@@ -130,7 +145,7 @@ impl Budget for Grpc {
 }
 
 /// The token bucket of AWS' SDKs: 500 tokens, given back by a retry that succeeds.
-pub(super) struct Aws {
+pub(crate) struct Aws {
     tokens: Mutex<u64>,
     cost: fn(Cause) -> u64,
 }
@@ -139,7 +154,7 @@ impl Aws {
     const MAX: u64 = 500;
 
     /// With the prices of 2.0: 5 for a retry, 10 after a time-out.
-    pub(super) fn older() -> Self {
+    pub(crate) fn older() -> Self {
         Self {
             cost: |cause| if cause == Cause::Timeout { 10 } else { 5 },
             ..Self::default()
@@ -187,10 +202,11 @@ impl Budget for Aws {
     }
 }
 
-/// A breaker for retries: none while more than a tenth of the calls fail, over all calls so far.
+/// A breaker for retries: none while there is more than one failure for ten calls, over all calls so
+/// far. Failed retries are failures too.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
-    /// Calls, and those of them whose first attempt failed.
+    /// Calls, and failures.
     seen: Mutex<(u64, u64)>,
 }
 
@@ -206,5 +222,24 @@ impl Budget for Breaker {
         answer(self, key, cause, failures * 10 <= calls)
     }
 
+    fn settle(&self, _: &Key, settled: Settled, _: Instant) {
+        lock(&self.seen).1 += u64::from(settled.outcome == RetryOutcome::Failed);
+    }
+}
+
+/// The crate's default, told that no failure says "too much".
+#[derive(Debug, Default)]
+pub(super) struct Refunding(Arc<TokenBudget>);
+
+impl Budget for Refunding {
+    fn deposit(&self, key: &Key, failed: bool, now: Instant) {
+        self.0.deposit(key, failed, now);
+    }
+
+    fn withdraw(self: Arc<Self>, key: &Key, _: Cause, now: Instant) -> Withdrawal {
+        Arc::clone(&self.0).withdraw(key, Cause::ServerError, now)
+    }
+
+    /// The permits are those of the budget inside.
     fn settle(&self, _: &Key, _: Settled, _: Instant) {}
 }

@@ -10,8 +10,9 @@ mod policy;
 mod tower_retry;
 
 pub(crate) use self::policy::{Limit, Policy, Waits};
+pub(crate) use self::budgets::{Aws, Grpc};
 use self::{
-    budgets::{Aws, Breaker, Bucket, Grpc},
+    budgets::{Breaker, Bucket, Refunding},
     envoy::Envoy,
     tower_retry::TowerRetry,
 };
@@ -53,7 +54,9 @@ pub(crate) enum Rule {
     RefundAll,
     /// What this crate does unless told otherwise.
     Default,
-    /// The same, and a `Retry-After` holds for all calls of a client.
+    /// The same, but every retry that succeeds is given back, whatever it was of.
+    DefaultRefundingAll,
+    /// What this crate does, and a `Retry-After` holds for all calls of a client.
     HoldOff,
     /// A retry for ten calls of a minute, and nothing besides.
     TenthOfCalls,
@@ -112,6 +115,7 @@ impl Rule {
             Self::Envoy => Arc::new(Envoy::new(link.under_way())),
             Self::Breaker => Arc::new(Breaker::default()),
             Self::RefundAll => Arc::new(Bucket::refunding()),
+            Self::DefaultRefundingAll => Arc::new(Refunding::default()),
             Self::TenthOfCalls => {
                 let tenth = WindowBudget::builder().of_attempts().ratio(0.1).allowance(0);
                 Arc::new(tenth.build().expect("valid numbers"))
@@ -151,6 +155,7 @@ impl fmt::Display for Rule {
             Self::Breaker => "breaker at 10 %",
             Self::RefundAll => "bucket 0.1, refunds all",
             Self::Default => "this crate",
+            Self::DefaultRefundingAll => "this crate, refunds all",
             Self::HoldOff => "this crate, hold-off",
             Self::TenthOfCalls => "budget of 10 %",
             Self::Fleet => "this crate, one budget",

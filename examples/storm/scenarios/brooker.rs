@@ -16,7 +16,7 @@ pub(super) const RANDOM_FAILURES: Scenario = Scenario {
 };
 
 const WARM: u32 = 10;
-const END: u32 = 70;
+const END: u32 = 40;
 
 /// The rule, the probability of failure in percent, success in percent, attempts per call.
 const PUBLISHED: &[(Rule, u32, f64, f64)] = &[
@@ -64,8 +64,6 @@ fn random_failures(lab: &Lab<'_>) -> Report {
         }
     }
     report.table(table);
-    for figure in figures {
-        report.figure(figure);
-    }
+    report.figures_last(figures);
     report
 }

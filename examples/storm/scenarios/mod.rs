@@ -1,7 +1,11 @@
 //! The scenarios, by name.
 
+mod blip;
 mod brooker;
+mod cascade;
+mod collapse;
 mod outage;
+mod random;
 
 use crate::{
     progress::Progress,
@@ -25,7 +29,12 @@ pub(crate) struct Scenario {
 /// All of them, in the order in which they are run.
 pub(crate) const ALL: &[Scenario] = &[
     outage::SCENARIO,
+    random::FAILURES,
+    random::OVERLOAD,
+    blip::SCENARIO,
     brooker::RANDOM_FAILURES,
+    collapse::SCENARIO,
+    cascade::SCENARIO,
 ];
 
 /// What a scenario is run with.

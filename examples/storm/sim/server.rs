@@ -58,8 +58,8 @@ impl<F: FnMut(Ask<'_>) -> Answer + Send> Server for F {
     }
 }
 
-/// Answers after a random time of `mean`, with what `status` says of the time and of chance. It never
-/// has too much to do.
+/// Answers after a random time of `mean`, with what `status` says of the request and of chance. It
+/// never has too much to do.
 pub(crate) fn ample(
     seed: u64,
     mean: Duration,
