@@ -18,7 +18,7 @@ use self::{
 };
 use crate::sim::{Body, Link};
 use http::{Request, StatusCode};
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 use tower::{Layer, Service, ServiceExt};
 use tower_retry_budget::{
     HoldOff, RetryBudget, RetryBudgetLayer,
@@ -58,7 +58,7 @@ pub(crate) enum Rule {
     DefaultRefundingAll,
     /// What this crate does, and a `Retry-After` holds for all calls of a client.
     HoldOff,
-    /// A retry for ten calls of a minute, and nothing besides.
+    /// A retry for ten calls of 5 s, and nothing besides.
     TenthOfCalls,
     /// This crate's rule, in one budget for all clients together.
     Fleet,
@@ -118,6 +118,7 @@ impl Rule {
             Self::DefaultRefundingAll => Arc::new(Refunding::default()),
             Self::TenthOfCalls => {
                 let tenth = WindowBudget::builder().of_attempts().ratio(0.1).allowance(0);
+                let tenth = tenth.window(Duration::from_secs(5));
                 Arc::new(tenth.build().expect("valid numbers"))
             }
             Self::Default | Self::HoldOff | Self::Fleet => Arc::new(TokenBudget::default()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tower_retry_budget::{
     RetryPolicy,
-    policy::{Backoff, BackoffBuilder},
+    policy::{Backoff, BackoffBuilder, Jitter},
 };
 
 /// How a client retries, apart from how often it may.
@@ -34,7 +34,8 @@ pub(crate) enum Waits {
     Default,
     /// Full jitter of this, doubling, whatever the failure.
     Full(Duration),
-    Fixed(Duration),
+    /// This on average, whatever the failure: from two thirds to four thirds of it.
+    Around(Duration),
     None,
 }
 
@@ -98,7 +99,10 @@ impl Policy {
         match self.waits {
             Waits::Default => seeded(Backoff::builder(), seed),
             Waits::Full(base) => seeded(Backoff::builder().base(base), seed),
-            Waits::Fixed(wait) => Backoff::fixed(wait),
+            Waits::Around(wait) => {
+                let around = Backoff::builder().base(wait * 4 / 3).factor(1.0);
+                seeded(around.jitter(Jitter::Equal), seed)
+            }
             Waits::None => Backoff::none(),
         }
     }

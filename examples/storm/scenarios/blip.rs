@@ -1,10 +1,10 @@
 //! A blip, in which every answer fails.
 
-use super::{Lab, MS, Scenario, each};
+use super::{Lab, Scenario, each};
 use crate::{
     report::{Figure, Report, Table, mean},
     rules::{Policy, Rule},
-    sim::{Run, Setup, ample},
+    sim::{Delay, Run, Setup, ample},
 };
 use http::StatusCode;
 use std::time::Duration;
@@ -14,6 +14,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
     about: "every answer fails for 50 or 100 ms: which of the calls begun meanwhile succeed in the end",
     run,
 };
+
+/// 20 ms on average.
+const LATENCY: Delay = Delay::Even(Duration::ZERO, Duration::from_millis(40));
 
 /// One blip is only so many calls: there is one in each of these, and one run has many.
 const EVERY: Duration = Duration::from_secs(4);
@@ -46,9 +49,9 @@ fn run(lab: &Lab<'_>) -> Report {
     for &(rps, length, blips, rules) in BLIPS {
         for &(rule, published) in rules {
             let mut setup = Setup::new(rps, 1, FIRST + EVERY * blips);
-            setup.policy = Policy::model();
+            setup.policy = Policy::default();
             let runs = lab.runs(&setup, rule, |seed| {
-                ample(seed, 20 * MS, move |ask, _| match is_blip(ask.at, length) {
+                ample(seed, LATENCY, move |ask, _| match is_blip(ask.at, length) {
                     true => StatusCode::INTERNAL_SERVER_ERROR,
                     false => StatusCode::OK,
                 })

@@ -4,10 +4,9 @@ use super::{Lab, MS, SECOND, Scenario, each, seconds};
 use crate::{
     report::{Figure, Report, Table, mean},
     rules::{Policy, Rule, Waits},
-    sim::{Network, Setup, ample},
+    sim::{Delay, Setup, ample},
 };
 use http::StatusCode;
-use std::time::Duration;
 
 pub(super) const RANDOM_FAILURES: Scenario = Scenario {
     name: "brooker-random",
@@ -33,7 +32,7 @@ const PUBLISHED: &[(Rule, u32, f64, f64)] = &[
 
 fn random_failures(lab: &Lab<'_>) -> Report {
     let mut setup = Setup::new(1000.0, 100, SECOND * END);
-    setup.network = Network::Exponential(10 * MS);
+    setup.network = Delay::Exponential(10 * MS);
     setup.policy = Policy::default().attempts(4).waits(Waits::None);
     let mut report = Report::default();
     let mut table = Table::new(["rule", "failures", "success", "attempts per call"]);
@@ -44,7 +43,7 @@ fn random_failures(lab: &Lab<'_>) -> Report {
     for (rule, percent, published) in published.chain(ours) {
         let failing = f64::from(percent) / 100.0;
         let runs = lab.runs(&setup, rule, |seed| {
-            ample(seed, Duration::ZERO, move |_, random| match random.happens(failing) {
+            ample(seed, Delay::None, move |_, random| match random.happens(failing) {
                 true => StatusCode::INTERNAL_SERVER_ERROR,
                 false => StatusCode::OK,
             })

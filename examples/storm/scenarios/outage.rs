@@ -4,7 +4,7 @@ use super::{Lab, MS, SECOND, Scenario, each, seconds};
 use crate::{
     report::{Claim, Figure, Report, Table, mean},
     rules::{Policy, Rule},
-    sim::{Network, Setup, ample},
+    sim::{Delay, Setup, ample},
 };
 use http::StatusCode;
 use std::{ops::Range, time::Duration};
@@ -60,10 +60,10 @@ fn run(lab: &Lab<'_>) -> Report {
     for &(rule, published) in RULES {
         for (place, clients) in CLIENTS.into_iter().enumerate() {
             let mut setup = Setup::new(RPS, clients, SECOND * (WARM + OUTAGE));
-            setup.network = Network::Exponential(10 * MS);
+            setup.network = Delay::Even(5 * MS, 15 * MS);
             setup.policy = Policy::model();
             let runs = lab.runs(&setup, rule, |seed| {
-                ample(seed, Duration::ZERO, |ask, _| match ask.at < SECOND * WARM {
+                ample(seed, Delay::None, |ask, _| match ask.at < SECOND * WARM {
                     true => StatusCode::OK,
                     false => StatusCode::INTERNAL_SERVER_ERROR,
                 })

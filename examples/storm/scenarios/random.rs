@@ -1,12 +1,13 @@
 //! Failures at random, blips, and sustained overload: what the numbers of the default were chosen by.
 
-use super::{Lab, MS, SECOND, Scenario, each, seconds};
+use super::{Lab, SECOND, Scenario, each, seconds};
 use crate::{
     report::{Claim, Figure, Report, Table, mean},
     rules::{Policy, Rule},
-    sim::{Setup, ample, rejecting},
+    sim::{Delay, Setup, ample, rejecting},
 };
 use http::StatusCode;
+use std::time::Duration;
 
 pub(super) const FAILURES: Scenario = Scenario {
     name: "random",
@@ -21,8 +22,12 @@ pub(super) const OVERLOAD: Scenario = Scenario {
 };
 
 const RPS: f64 = 1000.0;
+
+/// 20 ms on average.
+const LATENCY: Delay = Delay::Even(Duration::from_millis(10), Duration::from_millis(30));
+
 const WARM: u32 = 10;
-const END: u32 = 25;
+const END: u32 = 30;
 
 const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 const TOO_MUCH: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
@@ -61,7 +66,7 @@ fn failures(lab: &Lab<'_>) -> Report {
         for (place, percent) in PERCENT.into_iter().enumerate() {
             let failing = f64::from(percent) / 100.0;
             let runs = lab.runs(&setup, rule, |seed| {
-                ample(seed, 20 * MS, move |_, random| match random.happens(failing) {
+                ample(seed, LATENCY, move |_, random| match random.happens(failing) {
                     true => status,
                     false => StatusCode::OK,
                 })
@@ -117,7 +122,7 @@ fn overload(lab: &Lab<'_>) -> Report {
     for &(rule, published) in OVERLOAD_RULES {
         let mut cells = vec![rule.to_string()];
         for (place, offered) in OFFERED.into_iter().enumerate() {
-            let runs = lab.runs(&setup, rule, |seed| rejecting(seed, RPS / offered, 20 * MS));
+            let runs = lab.runs(&setup, rule, |seed| rejecting(seed, RPS / offered, LATENCY));
             let success = each(&runs, |run| run.success(seconds(WARM..END)));
             let load = each(&runs, |run| run.load(seconds(WARM..END)));
             cells.push(format!("{:.1} / {:.2}", mean(&success), mean(&load)));

@@ -11,8 +11,8 @@ mod record;
 mod server;
 
 pub(crate) use self::{
-    network::{Body, Link, Network, Place, lock},
-    random::Random,
+    network::{Body, Link, Place, lock},
+    random::{Delay, Random},
     record::{CallRecord, Run},
     server::{Answer, Ask, Congested, Queue, Server, State, ample, rejecting},
 };
@@ -65,7 +65,7 @@ pub(crate) struct Setup {
     pub(crate) arrivals: Arrivals,
     /// The processes that the calls are split over, at random, each with a layer of its own.
     pub(crate) clients: usize,
-    pub(crate) network: Network,
+    pub(crate) network: Delay,
     pub(crate) policy: Policy,
     /// Calls begin for this long.
     pub(crate) span: Duration,
@@ -80,7 +80,7 @@ impl Setup {
         Self {
             arrivals: Arrivals::Open(rps),
             clients,
-            network: Network::Instant,
+            network: Delay::None,
             policy: Policy::default(),
             span,
             patience: Duration::from_secs(120),

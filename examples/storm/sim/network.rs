@@ -1,7 +1,7 @@
 //! The way to the server and back: what the layers call.
 
 use super::{
-    random::Random,
+    random::{Delay, Random},
     record::Recorder,
     server::{Answer, Ask, Server},
 };
@@ -24,34 +24,16 @@ use tower::Service;
 
 pub(crate) type Body = Empty<Bytes>;
 
-/// How long a message is under way, each way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Network {
-    /// No time at all: what takes time is the server.
-    Instant,
-    /// As long as this on average, with an exponential distribution.
-    Exponential(Duration),
-}
-
-impl Network {
-    fn delay(self, random: &mut Random) -> Duration {
-        match self {
-            Self::Instant => Duration::ZERO,
-            Self::Exponential(mean) => random.exponential(mean),
-        }
-    }
-}
-
 /// The server, who watches it, and the way there. There is one for all clients of a run.
 pub(crate) struct Place {
-    network: Network,
+    network: Delay,
     random: Random,
     server: Box<dyn Server>,
     pub(crate) record: Recorder,
 }
 
 impl Place {
-    pub(crate) fn new(network: Network, server: Box<dyn Server>, seed: u64) -> Self {
+    pub(crate) fn new(network: Delay, server: Box<dyn Server>, seed: u64) -> Self {
         Self {
             network,
             random: Random::new(seed, "network"),
@@ -100,7 +82,7 @@ impl Link {
         let mut place = self.place();
         let place = &mut *place;
         let answer = place.server.arrive(Ask::new(request, at));
-        let back = place.network.delay(&mut place.random);
+        let back = place.network.draw(&mut place.random);
         let queued = place.server.queued(at);
         place.record.request(at, queued);
         let returns = answer.at + back;
@@ -126,7 +108,7 @@ impl<B: Send + 'static> Service<Request<B>> for Link {
             let there = {
                 let mut place = link.place();
                 let place = &mut *place;
-                place.network.delay(&mut place.random)
+                place.network.draw(&mut place.random)
             };
             // Times add up exactly; only waking up is rounded to the timer's milliseconds. So a
             // request comes to the server with the time at which it really would.

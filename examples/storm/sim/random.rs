@@ -40,3 +40,27 @@ impl Random {
         mean.mul_f64(-(1.0 - self.share()).ln())
     }
 }
+
+/// How long something takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Delay {
+    /// No time at all.
+    None,
+    /// As long as this on average, with an exponential distribution.
+    Exponential(Duration),
+    /// From the one to the other, evenly.
+    Even(Duration, Duration),
+    /// As long as this on average: the sum of four exponential times, so that few are very short.
+    Erlang(Duration),
+}
+
+impl Delay {
+    pub(crate) fn draw(self, random: &mut Random) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Exponential(mean) => random.exponential(mean),
+            Self::Even(low, high) => low + (high - low).mul_f64(random.share()),
+            Self::Erlang(mean) => (0..4).map(|_| random.exponential(mean / 4)).sum(),
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! Every model decides that when the request arrives. What it decided happens, also when the caller
 //! has gone meanwhile: like most servers, none of these learns of that.
 
-use super::random::Random;
+use super::random::{Delay, Random};
 use http::{HeaderMap, Request, StatusCode, Uri};
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -58,60 +58,69 @@ impl<F: FnMut(Ask<'_>) -> Answer + Send> Server for F {
     }
 }
 
-/// Answers after a random time of `mean`, with what `status` says of the request and of chance. It
+/// Answers after a random time, with what `status` says of the request and of chance. It
 /// never has too much to do.
 pub(crate) fn ample(
     seed: u64,
-    mean: Duration,
+    latency: Delay,
     mut status: impl FnMut(Ask<'_>, &mut Random) -> StatusCode + Send + 'static,
 ) -> Box<dyn Server> {
     let mut random = Random::new(seed, "server");
     Box::new(move |ask: Ask<'_>| {
-        let took = random.exponential(mean);
+        let took = latency.draw(&mut random);
         Answer::new(status(ask, &mut random), ask.at + took)
     })
 }
 
 /// Does `capacity` requests per second and rejects the rest at once, which costs it a fifth of a
-/// request each. It answers after a random time of `mean`.
-pub(crate) fn rejecting(seed: u64, capacity: f64, mean: Duration) -> Box<dyn Server> {
-    /// What may wait inside the server: as much as it does in this part of a second.
-    const SHARE_QUEUED: f64 = 0.05;
-    const COST_OF_REJECTION: f64 = 0.2;
+/// request each: it sheds at random the share that is too much by the traffic of the last while. It
+/// answers after a random time.
+pub(crate) fn rejecting(seed: u64, capacity: f64, latency: Delay) -> Box<dyn Server> {
+    /// What a rejection costs, of a request.
+    const COST: f64 = 0.2;
+    /// How long it takes to notice, in seconds.
+    const WHILE: f64 = 0.5;
 
     let mut random = Random::new(seed, "server");
-    let (mut queued, mut last) = (0.0_f64, Duration::ZERO);
+    // Requests per second, as an average in which older ones count ever less.
+    let (mut rate, mut last) = (0.0_f64, Duration::ZERO);
     Box::new(move |ask: Ask<'_>| {
-        let passed = ask.at.saturating_sub(last);
+        let passed = ask.at.saturating_sub(last).as_secs_f64();
         last = last.max(ask.at);
-        queued = (queued - passed.as_secs_f64() * capacity).max(0.0);
-        let (cost, status) = match queued < capacity * SHARE_QUEUED {
-            true => (1.0, StatusCode::OK),
-            false => (COST_OF_REJECTION, StatusCode::SERVICE_UNAVAILABLE),
+        rate = rate * (-passed / WHILE).exp() + 1.0 / WHILE;
+        let too_much = (rate - capacity) / (rate * (1.0 - COST));
+        let status = match random.happens(too_much) {
+            true => StatusCode::SERVICE_UNAVAILABLE,
+            false => StatusCode::OK,
         };
-        queued += cost;
-        Answer::new(status, ask.at + random.exponential(mean))
+        Answer::new(status, ask.at + latency.draw(&mut random))
     })
 }
 
-/// Takes longer the more it has to do: `idle`, and `each` for every request inside.
+/// Takes longer the more it has to do: on average `idle`, and `each` for every request inside.
 pub(crate) struct Congested {
-    pub(crate) idle: Duration,
-    pub(crate) each: Duration,
+    idle: Duration,
+    each: Duration,
+    random: Random,
     inside: BinaryHeap<Reverse<Duration>>,
 }
 
 impl Congested {
-    pub(crate) fn new(idle: Duration, each: Duration) -> Self {
-        let inside = BinaryHeap::new();
-        Self { idle, each, inside }
+    pub(crate) fn new(seed: u64, idle: Duration, each: Duration) -> Self {
+        Self {
+            idle,
+            each,
+            random: Random::new(seed, "server"),
+            inside: BinaryHeap::new(),
+        }
     }
 }
 
 impl Server for Congested {
     fn arrive(&mut self, ask: Ask<'_>) -> Answer {
         let inside = self.queued(ask.at) as f64;
-        let ends = ask.at + self.idle + self.each.mul_f64(inside);
+        let mean = self.idle + self.each.mul_f64(inside);
+        let ends = ask.at + Delay::Erlang(mean).draw(&mut self.random);
         self.inside.push(Reverse(ends));
         Answer::new(StatusCode::OK, ends)
     }
