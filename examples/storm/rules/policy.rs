@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tower_retry_budget::{
     RetryPolicy,
-    policy::{Backoff, BackoffBuilder, Jitter},
+    policy::{Backoff, BackoffBuilder},
 };
 
 /// How a client retries, apart from how often it may.
@@ -34,8 +34,7 @@ pub(crate) enum Waits {
     Default,
     /// Full jitter of this, doubling, whatever the failure.
     Full(Duration),
-    /// This on average, whatever the failure: from two thirds to four thirds of it.
-    Around(Duration),
+    Fixed(Duration),
     None,
 }
 
@@ -99,10 +98,7 @@ impl Policy {
         match self.waits {
             Waits::Default => seeded(Backoff::builder(), seed),
             Waits::Full(base) => seeded(Backoff::builder().base(base), seed),
-            Waits::Around(wait) => {
-                let around = Backoff::builder().base(wait * 4 / 3).factor(1.0);
-                seeded(around.jitter(Jitter::Equal), seed)
-            }
+            Waits::Fixed(wait) => Backoff::fixed(wait),
             Waits::None => Backoff::none(),
         }
     }

@@ -1,17 +1,15 @@
 //! "Addressing Cascading Failures", Site Reliability Engineering, chapter 22: a server a hundredth
 //! over its capacity.
 //!
-//! The published figures are of averages. After exactly a second those who were rejected together would
-//! come back together, and be rejected again: they wait for a second on average.
+//! All that reach it in one millisecond do so in the order in which the timer wakes them, and those who
+//! come back would be the first of them each time. So it is chance who is rejected.
 
 use super::{Lab, SECOND, Scenario, each, seconds};
 use crate::{
     report::{Figure, Report, Table, mean},
     rules::{Limit, Policy, Rule, Waits},
-    sim::{Answer, Ask, Server, Setup},
+    sim::{Delay, Setup, shedding},
 };
-use http::StatusCode;
-use std::time::Duration;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "sre-cascade",
@@ -25,25 +23,6 @@ const CAPACITY: f64 = 10_000.0;
 /// The load of published rates: 0.03 of what is offered.
 const TOLERANCE: f64 = 0.03 * OFFERED;
 
-/// Rejects what finds more waiting than it does in 30 ms.
-fn server() -> Box<dyn Server> {
-    const QUEUE: f64 = 0.03 * CAPACITY;
-
-    let (mut queued, mut last) = (0.0_f64, Duration::ZERO);
-    Box::new(move |ask: Ask<'_>| {
-        let passed = ask.at.saturating_sub(last);
-        last = last.max(ask.at);
-        queued = (queued - passed.as_secs_f64() * CAPACITY).max(0.0);
-        let accepted = queued < QUEUE;
-        queued += f64::from(u8::from(accepted));
-        let status = match accepted {
-            true => StatusCode::OK,
-            false => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        Answer::new(status, ask.at)
-    })
-}
-
 fn run(lab: &Lab<'_>) -> Report {
     let mut report = Report::default();
     let mut table = Table::new(["requests per second at the server", "in second 10", "at the end", "success"]);
@@ -56,11 +35,13 @@ fn run(lab: &Lab<'_>) -> Report {
     ];
     for (name, rule, attempts, end) in cases {
         let mut setup = Setup::new(OFFERED, 1, SECOND * end);
-        let policy = Policy::default().attempts(attempts).waits(Waits::Around(SECOND));
+        let policy = Policy::default().attempts(attempts).waits(Waits::Fixed(SECOND));
         setup.policy = policy.total_timeout(Limit::None);
         // Those that are retried for ever do not end.
         setup.patience = SECOND / 10;
-        let runs = lab.runs(&setup, rule, |_| server());
+        let runs = lab.runs(&setup, rule, |seed| {
+            shedding(seed, CAPACITY, Delay::None, 0.0, 0.05)
+        });
         let tenth = each(&runs, |run| run.arrived(&seconds(9..10)) as f64);
         let last = each(&runs, |run| run.arrived(&seconds(end - 10..end)) as f64 / 10.0);
         let success = each(&runs, |run| run.success(seconds(5..end - 5)));

@@ -62,6 +62,8 @@ fn run(lab: &Lab<'_>) -> Report {
                     worst <= 12.0,
                     format!("{:.1} per second, {worst:.1} with the best seed", mean(&goodput)),
                 ));
+                let what = format!("{rule}, good answers per second at the end");
+                figures.push(Figure::beside(what, 12.0, goodput));
             }
             Rule::BucketOfCalls | Rule::Default => {
                 // At least 95 %, so anything from there to all of them.

@@ -3,9 +3,12 @@
 mod blip;
 mod brooker;
 mod cascade;
+mod client_side;
 mod collapse;
 mod outage;
 mod random;
+mod server_side;
+mod storm;
 
 use crate::{
     progress::Progress,
@@ -35,6 +38,14 @@ pub(crate) const ALL: &[Scenario] = &[
     brooker::RANDOM_FAILURES,
     collapse::SCENARIO,
     cascade::SCENARIO,
+    server_side::METASTABLE,
+    server_side::SLOW,
+    client_side::PARTIAL,
+    server_side::RESTART,
+    server_side::CRASH_LOOP,
+    server_side::SCALE_OUT,
+    client_side::HERD,
+    client_side::FLEET,
 ];
 
 /// What a scenario is run with.

@@ -4,7 +4,7 @@ use super::{Lab, SECOND, Scenario, each, seconds};
 use crate::{
     report::{Claim, Figure, Report, Table, mean},
     rules::{Policy, Rule},
-    sim::{Delay, Setup, ample, rejecting},
+    sim::{Delay, Setup, ample, shedding},
 };
 use http::StatusCode;
 use std::time::Duration;
@@ -122,7 +122,9 @@ fn overload(lab: &Lab<'_>) -> Report {
     for &(rule, published) in OVERLOAD_RULES {
         let mut cells = vec![rule.to_string()];
         for (place, offered) in OFFERED.into_iter().enumerate() {
-            let runs = lab.runs(&setup, rule, |seed| rejecting(seed, RPS / offered, LATENCY));
+            let runs = lab.runs(&setup, rule, |seed| {
+                shedding(seed, RPS / offered, LATENCY, 0.2, 0.5)
+            });
             let success = each(&runs, |run| run.success(seconds(WARM..END)));
             let load = each(&runs, |run| run.load(seconds(WARM..END)));
             cells.push(format!("{:.1} / {:.2}", mean(&success), mean(&load)));

@@ -14,7 +14,7 @@ pub(crate) use self::{
     network::{Body, Link, Place, lock},
     random::{Delay, Random},
     record::{CallRecord, Run},
-    server::{Answer, Ask, Congested, Queue, Server, State, ample, rejecting},
+    server::{Answer, Ask, Congested, Queue, Server, State, ample, shedding},
 };
 use crate::rules::{Client, Policy, Rule};
 use http::{Request, Uri};

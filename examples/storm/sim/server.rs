@@ -72,23 +72,24 @@ pub(crate) fn ample(
     })
 }
 
-/// Does `capacity` requests per second and rejects the rest at once, which costs it a fifth of a
-/// request each: it sheds at random the share that is too much by the traffic of the last while. It
-/// answers after a random time.
-pub(crate) fn rejecting(seed: u64, capacity: f64, latency: Delay) -> Box<dyn Server> {
-    /// What a rejection costs, of a request.
-    const COST: f64 = 0.2;
-    /// How long it takes to notice, in seconds.
-    const WHILE: f64 = 0.5;
-
+/// Does `capacity` requests per second and rejects the rest at once: at random, the share that is too
+/// much by the traffic of the last `notices` seconds. A rejection costs it `cost` of a request. It answers
+/// after a random time.
+pub(crate) fn shedding(
+    seed: u64,
+    capacity: f64,
+    latency: Delay,
+    cost: f64,
+    notices: f64,
+) -> Box<dyn Server> {
     let mut random = Random::new(seed, "server");
     // Requests per second, as an average in which older ones count ever less.
     let (mut rate, mut last) = (0.0_f64, Duration::ZERO);
     Box::new(move |ask: Ask<'_>| {
         let passed = ask.at.saturating_sub(last).as_secs_f64();
         last = last.max(ask.at);
-        rate = rate * (-passed / WHILE).exp() + 1.0 / WHILE;
-        let too_much = (rate - capacity) / (rate * (1.0 - COST));
+        rate = rate * (-passed / notices).exp() + 1.0 / notices;
+        let too_much = (rate - capacity) / (rate * (1.0 - cost));
         let status = match random.happens(too_much) {
             true => StatusCode::SERVICE_UNAVAILABLE,
             false => StatusCode::OK,
