@@ -1,8 +1,9 @@
 //! The policy that all rules of a comparison have.
 
 use std::time::Duration;
+use super::Rule;
 use tower_retry_budget::{
-    RetryPolicy,
+    RetryBudgetLayer, RetryPolicy,
     policy::{Backoff, BackoffBuilder},
 };
 
@@ -92,6 +93,15 @@ impl Policy {
             Limit::None => policy = policy.total_timeout(None),
         }
         policy.build().expect("valid numbers")
+    }
+
+    /// A layer of this policy, with the crate's budget or with none.
+    pub(crate) fn layer(&self, rule: Rule, seed: u64) -> RetryBudgetLayer {
+        let layer = RetryBudgetLayer::new().policy(self.retry(seed, false));
+        match rule {
+            Rule::Unlimited => layer.budget(super::unlimited()),
+            _ => layer,
+        }
     }
 
     pub(super) fn backoff(&self, seed: u64) -> Backoff {

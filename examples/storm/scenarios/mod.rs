@@ -3,12 +3,14 @@
 mod blip;
 mod brooker;
 mod cascade;
+mod chain;
 mod client_side;
 mod collapse;
 mod outage;
 mod random;
 mod server_side;
 mod storm;
+mod vectors;
 
 use crate::{
     progress::Progress,
@@ -38,6 +40,9 @@ pub(crate) const ALL: &[Scenario] = &[
     brooker::RANDOM_FAILURES,
     collapse::SCENARIO,
     cascade::SCENARIO,
+    chain::LAYERS,
+    vectors::VECTORS,
+    vectors::ARITHMETIC,
     server_side::METASTABLE,
     server_side::SLOW,
     client_side::PARTIAL,
@@ -45,6 +50,7 @@ pub(crate) const ALL: &[Scenario] = &[
     server_side::CRASH_LOOP,
     server_side::SCALE_OUT,
     client_side::HERD,
+    chain::CHAIN,
     client_side::FLEET,
 ];
 

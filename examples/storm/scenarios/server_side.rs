@@ -36,7 +36,7 @@ pub(super) const CRASH_LOOP: Scenario = Scenario {
 
 pub(super) const SCALE_OUT: Scenario = Scenario {
     name: "scale-out",
-    about: "a tenth of the server is left for 15 s, while the clients grow from 20 to 200",
+    about: "a tenth of the server is left for 15 s, for 20 clients, or after a scale-out to 200",
     run: scale_out,
 };
 

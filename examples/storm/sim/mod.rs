@@ -5,12 +5,14 @@
 //! milliseconds, never early, so that every wait of a client is up to 1 ms too long, and half of that
 //! on average. The times at which the server works are exact.
 
+mod chain;
 mod network;
 mod random;
 mod record;
 mod server;
 
 pub(crate) use self::{
+    chain::{Chain, Sent, Watch, ask},
     network::{Body, Link, Place, lock},
     random::{Delay, Random},
     record::{CallRecord, Run},
@@ -26,6 +28,8 @@ use tokio::{
     runtime::Builder,
     time::{Instant, sleep, sleep_until},
 };
+use tower::{Layer, ServiceExt};
+use tower_retry_budget::{RetryBudgetLayer, RetryPolicy};
 
 /// How often a run that is over looks whether the last calls have ended.
 const LOOK: Duration = Duration::from_millis(10);
@@ -90,14 +94,7 @@ impl Setup {
 
     /// Runs it. Nothing but the arguments decides what happens.
     pub(crate) fn run(&self, rule: Rule, server: Box<dyn Server>, seed: u64) -> Run {
-        // The crate's own randomness that has no seed: the spread of a `Retry-After`.
-        fastrand::seed(seed);
-        let runtime = Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime without I/O");
-        runtime.block_on(self.drive(rule, server, seed))
+        paused(seed, self.drive(rule, server, seed))
     }
 
     async fn drive(&self, rule: Rule, server: Box<dyn Server>, seed: u64) -> Run {
@@ -126,6 +123,29 @@ impl Setup {
         run.span = self.span;
         run
     }
+}
+
+/// Runs a future on a clock that stands still until everybody waits.
+pub(crate) fn paused<F: Future>(seed: u64, future: F) -> F::Output {
+    // The crate's own randomness that has no seed: the spread of a `Retry-After`.
+    fastrand::seed(seed);
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.expect("a runtime without I/O").block_on(future)
+}
+
+/// Makes one call of the real layer, with a budget that does not end, and says when each attempt reached
+/// the server.
+pub(crate) fn attempts_of_one_call(policy: RetryPolicy, server: impl Server + 'static) -> Vec<Duration> {
+    paused(0, async move {
+        let place = Arc::new(Mutex::new(Place::new(Delay::None, Box::new(server), 0)));
+        let link = Link::new(Arc::clone(&place), Instant::now());
+        let layer = RetryBudgetLayer::new().policy(policy).shared_budget(Rule::Unlimited.budget(&link));
+        let Ok(_) = layer.layer(link).oneshot(request(false)).await;
+        lock(&place).record.take().requests
+    })
 }
 
 struct World {
