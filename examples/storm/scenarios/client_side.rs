@@ -100,7 +100,7 @@ fn fleet(lab: &Lab<'_>) -> Report {
         setup,
         bad: bad.clone(),
         rps: 1000.0,
-        rules: &[Rule::NoRetries, Rule::Unlimited, Rule::Finagle, Rule::Default, Rule::Fleet],
+        rules: &[Rule::NoRetries, Rule::Unlimited, Rule::TowerTps, Rule::Finagle, Rule::Default, Rule::Fleet],
     };
     let chart = Chart::new("fleet", "1000 clients of one call per second, an outage of 15 s", 15.0..30.0);
     storm.run(lab, &mut report, Some(chart), |seed| {

@@ -72,8 +72,8 @@ fn run(lab: &Lab<'_>) -> Report {
             }
             _ => {}
         }
-        if matches!(rule, Rule::NoRetries | Rule::Unlimited | Rule::Finagle | Rule::Default) {
-            chart.add(rule, &runs[0], SECOND);
+        if let Some(run) = runs.first() {
+            chart.add(rule, run, SECOND);
         }
     }
     report.table_first(table);

@@ -80,7 +80,7 @@ fn metastable(lab: &Lab<'_>) -> Report {
         rps: 500.0,
         rules: RULES,
     };
-    let chart = Chart::new("metastable", "A server with half its load works at a tenth for 3 s", 15.0..18.0);
+    let chart = Chart::new("outage", "Server with half its load, at a tenth of its speed for 3 s", 15.0..18.0);
     storm.run(lab, &mut report, Some(chart), |seed| {
         let bad = bad.clone();
         Box::new(Queue::new(seed, WORKERS, WORK, QUEUE, move |at| match bad.contains(&at) {
@@ -116,7 +116,7 @@ fn slow(lab: &Lab<'_>) -> Report {
 }
 
 fn restart(lab: &Lab<'_>) -> Report {
-    const INSTANCES: u32 = 10;
+    const INSTANCES: f64 = 10.0;
 
     let mut report = Report::default();
     let bad = between(15, 35);
@@ -128,14 +128,9 @@ fn restart(lab: &Lab<'_>) -> Report {
     };
     storm.run(lab, &mut report, None, |seed| {
         let bad = bad.clone();
-        let mut turn = 0_u32;
-        Box::new(Queue::new(seed, WORKERS, WORK, QUEUE, move |at| {
-            turn = (turn + 1) % INSTANCES;
-            // Round and round: one of ten requests goes to the one that is away.
-            match bad.contains(&at) && turn == 0 {
-                true => State::Down(StatusCode::BAD_GATEWAY),
-                false => State::WELL,
-            }
+        Box::new(Queue::new(seed, WORKERS, WORK, QUEUE, move |at| match bad.contains(&at) {
+            true => State::Partly(StatusCode::BAD_GATEWAY, 1.0 / INSTANCES),
+            false => State::WELL,
         }))
     });
     report.note("A proxy says 502 for the instance that is away; the next attempt goes to another one.");

@@ -136,7 +136,7 @@ impl Server for Congested {
 /// is rejected after `rejecting_takes`, which a worker is kept from its work for.
 pub(crate) struct Queue {
     /// What the server is like at a time.
-    state: Box<dyn FnMut(Duration) -> State + Send>,
+    state: Box<dyn Fn(Duration) -> State + Send>,
     mean: Duration,
     limit: usize,
     rejecting_takes: Duration,
@@ -153,6 +153,8 @@ pub(crate) enum State {
     Slow(f64),
     /// Answers every request with a failure, at once.
     Down(StatusCode),
+    /// Answers this share of the requests with a failure, at once.
+    Partly(StatusCode, f64),
     /// Answers like this, at once, and names a time to come back in.
     ComeBackIn(StatusCode, Duration),
 }
@@ -167,7 +169,7 @@ impl Queue {
         workers: usize,
         mean: Duration,
         limit: usize,
-        state: impl FnMut(Duration) -> State + Send + 'static,
+        state: impl Fn(Duration) -> State + Send + 'static,
     ) -> Self {
         Self {
             state: Box::new(state),
@@ -180,10 +182,16 @@ impl Queue {
         }
     }
 
-    /// Gives the worker that is free first so much to do, and says when that is done.
+    /// Gives the worker that is free first so much to do, at the speed of the time at which it begins,
+    /// and says when that is done.
     fn work(&mut self, at: Duration, takes: Duration) -> Duration {
         let Reverse(free) = self.free.pop().unwrap_or_default();
-        let ends = free.max(at) + takes;
+        let begins = free.max(at);
+        let slow = match (self.state)(begins) {
+            State::Slow(times) => times,
+            _ => 1.0,
+        };
+        let ends = begins + takes.mul_f64(slow);
         self.free.push(Reverse(ends));
         ends
     }
@@ -191,21 +199,25 @@ impl Queue {
 
 impl Server for Queue {
     fn arrive(&mut self, ask: Ask<'_>) -> Answer {
-        let slow = match (self.state)(ask.at) {
-            State::Slow(times) => times,
+        match (self.state)(ask.at) {
+            State::Slow(_) => {}
             State::Down(status) => return Answer::new(status, ask.at),
+            State::Partly(status, share) if self.random.happens(share) => {
+                return Answer::new(status, ask.at);
+            }
+            State::Partly(..) => {}
             State::ComeBackIn(status, after) => {
                 return Answer {
                     retry_after: Some(after),
                     ..Answer::new(status, ask.at)
                 };
             }
-        };
+        }
         if self.queued(ask.at) >= self.limit {
             self.work(ask.at, self.rejecting_takes);
             return Answer::new(StatusCode::SERVICE_UNAVAILABLE, ask.at + self.rejecting_takes);
         }
-        let takes = self.random.exponential(self.mean).mul_f64(slow);
+        let takes = self.random.exponential(self.mean);
         let ends = self.work(ask.at, takes);
         self.inside.push(Reverse(ends));
         Answer::new(StatusCode::OK, ends)
