@@ -11,6 +11,7 @@
 //! `cargo run --release --example storm -- --scenario metastable --scenario fleet --plot assets`.
 
 mod args;
+mod config;
 mod plot;
 mod progress;
 mod report;
@@ -20,6 +21,7 @@ mod sim;
 
 use args::Args;
 use clap::Parser;
+use config::Config;
 use progress::Progress;
 use report::Report;
 use scenarios::Lab;
@@ -46,25 +48,45 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     }
     let seeds = args.seeds();
     println!("seeds {}", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
-    let progress = Progress::new(args.scenarios().len());
+    let own = args.config.as_deref().map(Config::read).transpose()?;
+    let scenarios = if own.is_some() { &[] } else { args.scenarios() };
+    let progress = Progress::new(scenarios.len().max(1));
+    let lab = |scenario| Lab {
+        scenario,
+        seeds: &seeds,
+        progress: &progress,
+    };
     let mut reports = Vec::new();
-    for scenario in args.scenarios() {
-        let report = (scenario.run)(&Lab {
-            scenario: scenario.name,
-            seeds: &seeds,
-            progress: &progress,
-        });
-        progress.scenario();
-        print!("\n== {}: {}\n{report}", scenario.name, scenario.about);
-        if let Some(into) = &args.plot {
-            std::fs::create_dir_all(into)?;
-            for chart in &report.charts {
-                chart.write(into)?;
-            }
-        }
+    if let Some(config) = &own {
+        let report = scenarios::own::run(&lab("yours"), config);
+        finish(args, &progress, "yours", "what the file describes", &report)?;
+        reports.push(("yours", report));
+    }
+    for scenario in scenarios {
+        let report = (scenario.run)(&lab(scenario.name));
+        finish(args, &progress, scenario.name, scenario.about, &report)?;
         reports.push((scenario.name, report));
     }
     Ok(summary(&reports))
+}
+
+/// Prints the report of a scenario, and writes its charts.
+fn finish(
+    args: &Args,
+    progress: &Progress,
+    name: &str,
+    about: &str,
+    report: &Report,
+) -> Result<(), Box<dyn Error>> {
+    progress.scenario();
+    print!("\n== {name}: {about}\n{report}");
+    if let Some(into) = &args.plot {
+        std::fs::create_dir_all(into)?;
+        for chart in &report.charts {
+            chart.write(into)?;
+        }
+    }
+    Ok(())
 }
 
 /// Says how many figures and claims there were, and names those that were not met.

@@ -32,7 +32,8 @@ pub(crate) struct Chart {
     title: &'static str,
     /// When things were bad, in seconds.
     bad: Range<f64>,
-    span: f64,
+    /// What is shown.
+    shown: Range<f64>,
     panels: Vec<Panel>,
 }
 
@@ -49,7 +50,14 @@ struct Line {
 }
 
 impl Chart {
-    pub(crate) fn new(file: &'static str, title: &'static str, bad: Range<f64>) -> Self {
+    /// A chart from 5 s before the bad time to `until`.
+    pub(crate) fn new(
+        file: &'static str,
+        title: &'static str,
+        bad: Range<f64>,
+        until: f64,
+    ) -> Self {
+        let shown = bad.start - 5.0..until;
         let labels = ["successes per second", "requests per second", "requests in the server"];
         let panel = |label| Panel {
             label,
@@ -59,7 +67,7 @@ impl Chart {
             file,
             title,
             bad,
-            span: 0.0,
+            shown,
             panels: labels.map(panel).to_vec(),
         }
     }
@@ -70,7 +78,6 @@ impl Chart {
         if Style::of(rule).is_none() {
             return;
         }
-        self.span = run.span.as_secs_f64();
         let all = [
             run.goodput_per_second(bin),
             run.requests_per_second(bin),
@@ -80,6 +87,7 @@ impl Chart {
         for (panel, values) in self.panels.iter_mut().zip(all) {
             let points = values.into_iter().enumerate();
             let points = points.map(|(place, value)| ((place as f64 + 0.5) * width, value));
+            let points = points.filter(|(at, _)| self.shown.contains(at));
             panel.lines.push(Line {
                 rule,
                 points: points.collect(),
@@ -114,9 +122,14 @@ impl Chart {
     /// The lines and their names, above the panels, where no data is.
     fn legend<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Result<(), Failed<DB>> {
         let lines = self.panels.first().map_or(&[][..], |panel| &panel.lines);
-        for (place, line) in (0_i32..).zip(lines) {
+        let mut x = 24;
+        for line in lines {
             if let Some(style) = Style::of(line.rule) {
-                style.sample(area, line.rule.to_string(), 24 + place * 186)?;
+                let name = line.rule.to_string();
+                // A font is not at hand to measure the name with.
+                let width = i32::try_from(8 * name.len()).unwrap_or(0);
+                style.sample(area, name, x)?;
+                x += 66 + width;
             }
         }
         Ok(())
@@ -131,10 +144,11 @@ impl Chart {
         let top = panel.top() * 1.05;
         let mut axes = ChartBuilder::on(area)
             .margin_right(24)
+            .margin_left(10)
             .margin_top(8)
             .x_label_area_size(if last { 44 } else { 24 })
             .y_label_area_size(76)
-            .build_cartesian_2d(0.0..self.span, 0.0..top)?;
+            .build_cartesian_2d(self.shown.clone(), 0.0..top)?;
         let shade = RGBColor(228, 228, 228).filled();
         let bad = [(self.bad.start, 0.0), (self.bad.end, top)];
         axes.draw_series([Rectangle::new(bad, shade)])?;

@@ -38,6 +38,7 @@ fn partial(lab: &Lab<'_>) -> Report {
         setup,
         bad: bad.clone(),
         rps: 500.0,
+        default_policy: None,
         rules: &[
             Rule::NoRetries,
             Rule::Unlimited,
@@ -72,9 +73,10 @@ fn herd(lab: &Lab<'_>) -> Report {
         setup,
         bad: bad.clone(),
         rps: 500.0,
+        default_policy: None,
         rules: &[Rule::NoRetries, Rule::Unlimited, Rule::TowerTps, Rule::Default, Rule::HoldOff],
     };
-    let chart = Chart::new("herd", "A server says \"come back in 5 s\" for 3 s", 15.0..18.0);
+    let chart = Chart::new("herd", "A server says \"come back in 5 s\" for 3 s", 15.0..18.0, 35.0);
     storm.run(lab, &mut report, Some(chart), |seed| {
         let bad = bad.clone();
         let state = move |at: Duration| match bad.contains(&at) {
@@ -100,9 +102,10 @@ fn fleet(lab: &Lab<'_>) -> Report {
         setup,
         bad: bad.clone(),
         rps: 1000.0,
+        default_policy: None,
         rules: &[Rule::NoRetries, Rule::Unlimited, Rule::TowerTps, Rule::Finagle, Rule::Default, Rule::Fleet],
     };
-    let chart = Chart::new("fleet", "1000 clients of one call per second, an outage of 15 s", 15.0..30.0);
+    let chart = Chart::new("fleet", "1000 clients of one call per second, an outage of 15 s", 15.0..30.0, 40.0);
     storm.run(lab, &mut report, Some(chart), |seed| {
         let bad = bad.clone();
         ample(seed, Delay::None, move |ask, _| match bad.contains(&ask.at) {

@@ -31,7 +31,7 @@ fn run(lab: &Lab<'_>) -> Report {
     let head = ["rule", "before", "success in the surge", "from t = 45 s", "goodput at the end", "peak load"];
     let mut table = Table::new(head);
     let mut figures = Vec::new();
-    let mut chart = Chart::new("collapse", "A surge of 5 s: 40 calls per second, 80 in the surge", 20.0..25.0);
+    let mut chart = Chart::new("collapse", "A surge of 5 s: 40 calls per second, 80 in the surge", 20.0..25.0, 80.0);
     for rule in [
         Rule::NoRetries,
         Rule::Unlimited,

@@ -7,6 +7,7 @@ mod chain;
 mod client_side;
 mod collapse;
 mod outage;
+pub(crate) mod own;
 mod random;
 mod server_side;
 mod storm;

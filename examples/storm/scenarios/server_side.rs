@@ -79,8 +79,9 @@ fn metastable(lab: &Lab<'_>) -> Report {
         bad: bad.clone(),
         rps: 500.0,
         rules: RULES,
+        default_policy: None,
     };
-    let chart = Chart::new("outage", "Server with half its load, at a tenth of its speed for 3 s", 15.0..18.0);
+    let chart = Chart::new("outage", "Server with half its load, at a tenth of its speed for 3 s", 15.0..18.0, 45.0);
     storm.run(lab, &mut report, Some(chart), |seed| {
         let bad = bad.clone();
         Box::new(Queue::new(seed, WORKERS, WORK, QUEUE, move |at| match bad.contains(&at) {
@@ -103,6 +104,7 @@ fn slow(lab: &Lab<'_>) -> Report {
         bad: bad.clone(),
         rps: 500.0,
         rules: RULES,
+        default_policy: None,
     };
     storm.run(lab, &mut report, None, |seed| {
         let bad = bad.clone();
@@ -125,6 +127,7 @@ fn restart(lab: &Lab<'_>) -> Report {
         bad: bad.clone(),
         rps: 500.0,
         rules: RULES,
+        default_policy: None,
     };
     storm.run(lab, &mut report, None, |seed| {
         let bad = bad.clone();
@@ -147,8 +150,9 @@ fn crash_loop(lab: &Lab<'_>) -> Report {
         bad: bad.clone(),
         rps: 500.0,
         rules: RULES,
+        default_policy: None,
     };
-    let chart = Chart::new("crash-loop", "A server crashes every 3 s for 20 s", 15.0..35.0);
+    let chart = Chart::new("crash-loop", "A server crashes every 3 s for 20 s", 15.0..35.0, 45.0);
     storm.run(lab, &mut report, Some(chart), |seed| {
         let bad = bad.clone();
         Box::new(Queue::new(seed, WORKERS, WORK, 500, move |at| {
@@ -172,6 +176,7 @@ fn scale_out(lab: &Lab<'_>) -> Report {
             bad: bad.clone(),
             rps: 500.0,
             rules: RULES,
+            default_policy: None,
         };
         report.note(note);
         storm.run(lab, &mut report, None, |seed| {

@@ -5,7 +5,7 @@ use super::{Lab, SECOND, each};
 use crate::{
     plot::Chart,
     report::{Claim, Report, Table, mean},
-    rules::Rule,
+    rules::{Policy, Rule},
     sim::{Run, Server, Setup},
 };
 use std::{ops::Range, time::Duration};
@@ -13,17 +13,19 @@ use std::{ops::Range, time::Duration};
 /// Recovery is to come this soon after that of a server which is offered first attempts only.
 const SOON: Duration = Duration::from_secs(2);
 
-pub(super) struct Storm {
+pub(super) struct Storm<'a> {
     pub(super) setup: Setup,
     /// When things are bad.
     pub(super) bad: Range<Duration>,
     /// The calls per second that begin meanwhile, which the peak is a multiple of.
     pub(super) rps: f64,
     /// The first has to be [`Rule::NoRetries`]: what the others are judged by.
-    pub(super) rules: &'static [Rule],
+    pub(super) rules: &'a [Rule],
+    /// The policy of the crate's default, where it is not that of the others.
+    pub(super) default_policy: Option<Policy>,
 }
 
-impl Storm {
+impl Storm<'_> {
     /// Runs all rules, and writes the table, the claims and the chart.
     pub(super) fn run(
         &self,
@@ -37,7 +39,11 @@ impl Storm {
         let mut first_only = Vec::new();
         let mut claims = Vec::new();
         for &rule in self.rules {
-            let runs = lab.runs(&self.setup, rule, &server);
+            let mut setup = self.setup.clone();
+            if let (Rule::Default, Some(policy)) = (rule, self.default_policy) {
+                setup.policy = policy;
+            }
+            let runs = lab.runs(&setup, rule, &server);
             let recovered: Vec<_> = runs.iter().map(|run| self.recovered(run)).collect();
             table.row(self.row(rule, &runs, &recovered));
             match rule {
