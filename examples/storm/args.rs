@@ -49,5 +49,7 @@ impl Args {
 
 fn scenario(name: &str) -> Result<Scenario, String> {
     let known = scenarios::ALL.iter().find(|known| known.name == name);
-    known.copied().ok_or_else(|| String::from("no such scenario: --list names them"))
+    known
+        .copied()
+        .ok_or_else(|| String::from("no such scenario: --list names them"))
 }

@@ -14,6 +14,9 @@ use tower_retry_budget::budget::TokenBudget;
 /// What is simulated after the outage.
 const AFTERWARDS: Duration = Duration::from_secs(30);
 
+/// How much slower a slow server is, where the file does not say.
+const DEFAULT_TIMES: f64 = 10.0;
+
 /// A scenario as the file describes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,27 +51,23 @@ pub(crate) struct Server {
     queue: Count,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, tag = "kind", rename_all = "lowercase")]
-enum Outage {
-    Slow {
-        begins_s: Seconds,
-        lasts_s: Seconds,
-        times: Rate,
-    },
-    Down {
-        begins_s: Seconds,
-        lasts_s: Seconds,
-        #[serde(default)]
-        status: Status,
-    },
-    Failing {
-        begins_s: Seconds,
-        lasts_s: Seconds,
-        #[serde(default)]
-        status: Status,
-        share: Share,
-    },
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Outage {
+    kind: Kind,
+    begins_s: Seconds,
+    lasts_s: Seconds,
+    times: Option<Rate>,
+    status: Option<Status>,
+    share: Option<Share>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Slow,
+    Down,
+    Failing,
 }
 
 /// What is not set is the crate's default.
@@ -83,7 +82,7 @@ struct Unchecked {
     attempt_timeout_ms: Option<Timeout>,
     total_timeout_ms: Option<Timeout>,
     backoff_ms: Option<Millis>,
-    ratio: Option<f64>,
+    ratio: Option<Ratio>,
     cap: Option<u64>,
     initial: Option<u64>,
 }
@@ -95,7 +94,10 @@ impl TryFrom<Unchecked> for Policy {
     fn try_from(policy: Unchecked) -> Result<Self, Self::Error> {
         let policy = Self(policy);
         let (ratio, cap, initial) = policy.budget();
-        let budget = TokenBudget::builder().ratio(ratio).cap(cap).initial(initial);
+        let budget = TokenBudget::builder()
+            .ratio(ratio)
+            .cap(cap)
+            .initial(initial);
         budget.build().map(|_| policy)
     }
 }
@@ -104,7 +106,7 @@ impl Policy {
     fn budget(self) -> (f64, u64, u64) {
         let cap = self.0.cap.unwrap_or(10);
         let initial = self.0.initial.unwrap_or(cap.min(5));
-        (self.0.ratio.unwrap_or(0.2), cap, initial)
+        (self.0.ratio.map_or(0.2, |ratio| ratio.0), cap, initial)
     }
 
     pub(crate) fn rule(self) -> Rule {
@@ -117,17 +119,17 @@ impl Policy {
     }
 
     fn policy(self) -> rules::Policy {
-        let millis = |Timeout(limit)| limit;
+        let limit = |Timeout(limit)| limit;
         rules::Policy {
             max_attempts: self.0.max_attempts.map(|Attempts(most)| most),
             waits: match self.0.backoff_ms {
                 None => Waits::Default,
                 Some(Millis(base)) => Waits::Full(base),
             },
-            attempt_timeout: self.0.attempt_timeout_ms.map(millis),
+            attempt_timeout: self.0.attempt_timeout_ms.map(limit),
             total_timeout: match self.0.total_timeout_ms {
                 None => Limit::Default,
-                Some(limit) => Limit::After(millis(limit)),
+                Some(Timeout(limit)) => Limit::After(limit),
             },
         }
     }
@@ -140,9 +142,8 @@ impl Config {
     ///
     /// When it cannot be read, or when something in it is not understood: with line and field.
     pub(crate) fn read(file: &Path) -> Result<Self, Box<dyn Error>> {
-        let text = std::fs::read_to_string(file).map_err(|error| {
-            format!("{}: {error}", file.display())
-        })?;
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| format!("{}: {error}", file.display()))?;
         Self::parse(&text).map_err(|error| format!("{}: {error}", file.display()).into())
     }
 
@@ -151,10 +152,8 @@ impl Config {
     }
 
     pub(crate) fn bad(&self) -> Range<Duration> {
-        let (Outage::Slow { begins_s, lasts_s, .. }
-        | Outage::Down { begins_s, lasts_s, .. }
-        | Outage::Failing { begins_s, lasts_s, .. }) = self.outage;
-        begins_s.0..begins_s.0 + lasts_s.0
+        let begins = self.outage.begins_s.0;
+        begins..begins + self.outage.lasts_s.0
     }
 
     pub(crate) fn rps(&self) -> f64 {
@@ -178,10 +177,11 @@ impl Config {
 
     pub(crate) fn state(&self) -> impl Fn(Duration) -> State + Send + 'static {
         let bad = self.bad();
-        let state = match self.outage {
-            Outage::Slow { times, .. } => State::Slow(times.0),
-            Outage::Down { status, .. } => State::Down(status.0),
-            Outage::Failing { status, share, .. } => State::Partly(status.0, share.0),
+        let status = self.outage.status.unwrap_or_default().0;
+        let state = match self.outage.kind {
+            Kind::Slow => State::Slow(self.outage.times.map_or(DEFAULT_TIMES, |times| times.0)),
+            Kind::Down => State::Down(status),
+            Kind::Failing => State::Partly(status, self.outage.share.map_or(1.0, |share| share.0)),
         };
         move |at| match bad.contains(&at) {
             true => state,
@@ -211,14 +211,16 @@ impl fmt::Display for OutOfRange {
 macro_rules! checked {
     ($name:ident, $from:ty => $to:ty, $range:expr, $expected:literal, $convert:expr) => {
         #[derive(Clone, Copy, Debug, Deserialize)]
-        #[serde(try_from = "f64")]
+        #[serde(try_from = "toml::Value")]
         struct $name($to);
 
-        impl TryFrom<f64> for $name {
+        impl TryFrom<toml::Value> for $name {
             type Error = OutOfRange;
 
-            fn try_from(number: f64) -> Result<Self, OutOfRange> {
+            fn try_from(value: toml::Value) -> Result<Self, OutOfRange> {
                 let convert: fn($from) -> $to = $convert;
+                // A whole number will do where a fraction may stand, and not the other way round.
+                let number = <$from>::deserialize(value).map_err(|_| OutOfRange($expected))?;
                 match $range.contains(&number) {
                     true => Ok(Self(convert(number))),
                     false => Err(OutOfRange($expected)),
@@ -228,25 +230,24 @@ macro_rules! checked {
     };
 }
 
-checked!(Count, f64 => usize, 1.0..=10_000.0, "a number from 1 to 10000", |number| whole(number) as usize);
-checked!(Attempts, f64 => u32, 1.0..=100.0, "a number from 1 to 100", whole);
+checked!(Count, u16 => usize, 1..=10_000, "a whole number from 1 to 10000", usize::from);
+checked!(Attempts, u8 => u32, 1..=100, "a whole number from 1 to 100", u32::from);
 checked!(Rate, f64 => f64, 0.1..=20_000.0, "a number from 0.1 to 20000", |number| number);
 checked!(Share, f64 => f64, 0.0..=1.0, "a share from 0 to 1", |number| number);
+checked!(Ratio, f64 => f64, 0.0..=1000.0, "tokens from 0 to 1000", |number| number);
 checked!(Seconds, f64 => Duration, 0.1..=600.0, "seconds from 0.1 to 600", Duration::from_secs_f64);
-checked!(Millis, f64 => Duration, 0.0..=60_000.0, "milliseconds from 0 to 60000", |number| Duration::from_secs_f64(number / 1000.0));
-checked!(Timeout, f64 => Duration, 1.0..=600_000.0, "milliseconds from 1 to 600000", |number| Duration::from_secs_f64(number / 1000.0));
+checked!(Millis, f64 => Duration, 0.0..=60_000.0, "milliseconds from 0 to 60000", millis);
+checked!(Timeout, f64 => Duration, 1.0..=600_000.0, "milliseconds from 1 to 600000", millis);
+
+fn millis(number: f64) -> Duration {
+    Duration::from_secs_f64(number / 1000.0)
+}
 
 /// No network is no delay.
 impl Default for Millis {
     fn default() -> Self {
         Self(Duration::ZERO)
     }
-}
-
-/// The whole part of a small number that is not negative.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn whole(number: f64) -> u32 {
-    number as u32
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -259,7 +260,9 @@ impl TryFrom<u16> for Status {
     fn try_from(code: u16) -> Result<Self, OutOfRange> {
         let status = StatusCode::from_u16(code).ok();
         let failure = status.filter(|status| status.as_u16() >= 400);
-        failure.map(Self).ok_or(OutOfRange("a status from 400 to 999"))
+        failure
+            .map(Self)
+            .ok_or(OutOfRange("a status from 400 to 999"))
     }
 }
 

@@ -46,9 +46,16 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         }
         return Ok(true);
     }
-    let seeds = args.seeds();
-    println!("seeds {}", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
     let own = args.config.as_deref().map(Config::read).transpose()?;
+    let seeds = args.seeds();
+    println!(
+        "seeds {}",
+        seeds
+            .iter()
+            .map(u64::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
     let scenarios = if own.is_some() { &[] } else { args.scenarios() };
     let progress = Progress::new(scenarios.len().max(1));
     let lab = |scenario| Lab {
@@ -91,17 +98,33 @@ fn finish(
 
 /// Says how many figures and claims there were, and names those that were not met.
 fn summary(reports: &[(&str, Report)]) -> bool {
-    let figures = || reports.iter().flat_map(|(name, report)| report.figures().map(move |figure| (name, figure)));
-    let claims = || reports.iter().flat_map(|(name, report)| report.claims().map(move |claim| (name, claim)));
+    let figures = || {
+        reports
+            .iter()
+            .flat_map(|(name, report)| report.figures().map(move |figure| (name, figure)))
+    };
+    let claims = || {
+        reports
+            .iter()
+            .flat_map(|(name, report)| report.claims().map(move |claim| (name, claim)))
+    };
     let tested = figures().filter(|(_, figure)| figure.is_tested()).count();
-    let met = figures().filter(|(_, figure)| figure.is_tested() && figure.holds()).count();
+    let met = figures()
+        .filter(|(_, figure)| figure.is_tested() && figure.holds())
+        .count();
     let holding = claims().filter(|(_, claim)| claim.holds).count();
-    println!("\n== in all: {met} of {tested} published figures within their tolerance, {holding} of {} claims hold", claims().count());
+    println!(
+        "\n== in all: {met} of {tested} published figures within their tolerance, {holding} of {} claims hold",
+        claims().count()
+    );
     for (name, figure) in figures().filter(|(_, figure)| !figure.holds()) {
         println!("  missed: {name}: {}", figure.what);
     }
     for (name, claim) in claims().filter(|(_, claim)| !claim.holds) {
-        println!("  does not hold: {name}: {} ({})", claim.what, claim.measured);
+        println!(
+            "  does not hold: {name}: {} ({})",
+            claim.what, claim.measured
+        );
     }
     met == tested
 }

@@ -5,7 +5,9 @@ use plotters::{
     chart::{ChartBuilder, ChartContext},
     coord::{Shift, types::RangedCoordf64},
     drawing::{DrawingArea, DrawingAreaErrorKind},
-    element::{Circle, Cross, DynElement, IntoDynElement, PathElement, Rectangle, Text, TriangleMarker},
+    element::{
+        Circle, Cross, DynElement, IntoDynElement, PathElement, Rectangle, Text, TriangleMarker,
+    },
     prelude::{BLACK, Cartesian2d, DrawingBackend, IntoDrawingArea, RGBColor, SVGBackend, WHITE},
     series::{DashedLineSeries, LineSeries},
     style::{Color, IntoFont, ShapeStyle},
@@ -58,7 +60,11 @@ impl Chart {
         until: f64,
     ) -> Self {
         let shown = bad.start - 5.0..until;
-        let labels = ["successes per second", "requests per second", "requests in the server"];
+        let labels = [
+            "successes per second",
+            "requests per second",
+            "requests in the server",
+        ];
         let panel = |label| Panel {
             label,
             lines: Vec::new(),
@@ -103,7 +109,9 @@ impl Chart {
             // A server that queues nothing has no panel for it.
             let panels = self.panels.iter().filter(|panel| panel.top() > 1.0);
             let panels: Vec<_> = panels.collect();
-            let height = panels.iter().fold(TITLE + LEGEND, |height, _| height + PANEL);
+            let height = panels
+                .iter()
+                .fold(TITLE + LEGEND, |height, _| height + PANEL);
             let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
             area.fill(&WHITE)?;
             let area = area.titled(self.title, (FONT, 24).into_font())?;
@@ -181,7 +189,11 @@ impl Panel {
 }
 
 impl Line {
-    fn draw<DB: DrawingBackend>(&self, axes: &mut Axes<'_, DB>, place: usize) -> Result<(), Failed<DB>> {
+    fn draw<DB: DrawingBackend>(
+        &self,
+        axes: &mut Axes<'_, DB>,
+        place: usize,
+    ) -> Result<(), Failed<DB>> {
         let Some(style) = Style::of(self.rule) else {
             return Ok(());
         };

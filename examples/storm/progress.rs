@@ -32,7 +32,10 @@ impl Progress {
             let done = self.done.load(Ordering::Relaxed);
             let filled = WIDTH * done / self.scenarios.max(1);
             let bar = "#".repeat(filled) + &"-".repeat(WIDTH - filled);
-            let line = format!("[{bar}] {done}/{} {scenario}: {rule} (run {runs})", self.scenarios);
+            let line = format!(
+                "[{bar}] {done}/{} {scenario}: {rule} (run {runs})",
+                self.scenarios
+            );
             // A bar that cannot be drawn is no reason to stop.
             let _ = write!(stderr(), "\r\x1b[K{line}");
         }

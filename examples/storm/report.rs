@@ -195,11 +195,22 @@ impl fmt::Display for Report {
 }
 
 fn figure_table(figures: &[Figure]) -> Table {
-    let head = ["published figure", "published", "ours", "seeds", "within", ""];
+    let head = [
+        "published figure",
+        "published",
+        "ours",
+        "seeds",
+        "within",
+        "",
+    ];
     let mut table = Table::new(head);
     for figure in figures {
         let lowest = figure.ours.iter().copied().fold(f64::INFINITY, f64::min);
-        let highest = figure.ours.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let highest = figure
+            .ours
+            .iter()
+            .copied()
+            .fold(f64::NEG_INFINITY, f64::max);
         table.row([
             figure.what.clone(),
             short(figure.published),
@@ -239,7 +250,10 @@ pub(crate) fn short(number: f64) -> String {
     match number.abs() {
         large if large >= 1000.0 => format!("{number:.0}"),
         percent if percent >= 20.0 => format!("{number:.1}"),
-        _ => format!("{number:.3}").trim_end_matches('0').trim_end_matches('.').into(),
+        _ => format!("{number:.3}")
+            .trim_end_matches('0')
+            .trim_end_matches('.')
+            .into(),
     }
 }
 

@@ -37,7 +37,8 @@ impl Budget for Envoy {
     fn withdraw(self: Arc<Self>, key: &Key, cause: Cause, _: Instant) -> Withdrawal {
         let most = (self.under_way.load(Ordering::Relaxed) / 5).max(Self::MIN);
         let grant = self.retries.load(Ordering::Relaxed) < most;
-        self.retries.fetch_add(usize::from(grant), Ordering::Relaxed);
+        self.retries
+            .fetch_add(usize::from(grant), Ordering::Relaxed);
         answer(self, key, cause, grant)
     }
 

@@ -9,8 +9,8 @@ mod envoy;
 mod policy;
 mod tower_retry;
 
-pub(crate) use self::policy::{Limit, Policy, Waits};
 pub(crate) use self::budgets::{Aws, Grpc};
+pub(crate) use self::policy::{Limit, Policy, Waits};
 use self::{
     budgets::{Breaker, Bucket, Refunding},
     envoy::Envoy,
@@ -81,7 +81,9 @@ impl Rule {
         let retry = policy.retry(seed, self == Self::NoRetries);
         if self == Self::TowerTps {
             let tower = (0..processes).map(|_| TowerRetry::new(link(), policy, seed));
-            return tower.map(|client| Client::Tower(Box::new(client))).collect();
+            return tower
+                .map(|client| Client::Tower(Box::new(client)))
+                .collect();
         }
         let shared: Option<Arc<dyn Budget>> = (self == Self::Fleet).then(|| {
             let fleet = TokenBudget::builder().cap(FLEET_CAP).initial(5).build();
@@ -117,7 +119,10 @@ impl Rule {
             Self::RefundAll => Arc::new(Bucket::refunding()),
             Self::DefaultRefundingAll => Arc::new(Refunding::default()),
             Self::TenthOfCalls => {
-                let tenth = WindowBudget::builder().of_attempts().ratio(0.1).allowance(0);
+                let tenth = WindowBudget::builder()
+                    .of_attempts()
+                    .ratio(0.1)
+                    .allowance(0);
                 let tenth = tenth.window(Duration::from_secs(5));
                 Arc::new(tenth.build().expect("valid numbers"))
             }
@@ -127,7 +132,10 @@ impl Rule {
                 cap,
                 initial,
             } => {
-                let own = TokenBudget::builder().ratio(ratio).cap(cap).initial(initial);
+                let own = TokenBudget::builder()
+                    .ratio(ratio)
+                    .cap(cap)
+                    .initial(initial);
                 Arc::new(own.build().expect("numbers that were checked"))
             }
         }

@@ -1,7 +1,7 @@
 //! The policy that all rules of a comparison have.
 
-use std::time::Duration;
 use super::Rule;
+use std::time::Duration;
 use tower_retry_budget::{
     RetryBudgetLayer, RetryPolicy,
     policy::{Backoff, BackoffBuilder},

@@ -27,22 +27,34 @@ const RPS_OF_MODEL: f64 = 1000.0;
 
 /// Calls per second, the length of the blip, blips in a run, and what was published.
 const BLIPS: &[(f64, Duration, u32, &[(Rule, Option<f64>)])] = &[
-    (1000.0, Duration::from_millis(50), 12, &[
-        (Rule::NoRetries, None),
-        (Rule::Unlimited, Some(99.4)),
-        (Rule::TowerTps, None),
-        (Rule::RefundAll, Some(8.0)),
-        (Rule::Default, Some(99.4)),
-    ]),
-    (5000.0, Duration::from_millis(50), 4, &[
-        (Rule::Unlimited, Some(99.2)),
-        (Rule::Default, Some(99.2)),
-    ]),
-    (200.0, Duration::from_millis(100), 40, &[
-        (Rule::Unlimited, Some(91.0)),
-        (Rule::TowerTps, None),
-        (Rule::Default, Some(80.0)),
-    ]),
+    (
+        1000.0,
+        Duration::from_millis(50),
+        12,
+        &[
+            (Rule::NoRetries, None),
+            (Rule::Unlimited, Some(99.4)),
+            (Rule::TowerTps, None),
+            (Rule::RefundAll, Some(8.0)),
+            (Rule::Default, Some(99.4)),
+        ],
+    ),
+    (
+        5000.0,
+        Duration::from_millis(50),
+        4,
+        &[(Rule::Unlimited, Some(99.2)), (Rule::Default, Some(99.2))],
+    ),
+    (
+        200.0,
+        Duration::from_millis(100),
+        40,
+        &[
+            (Rule::Unlimited, Some(91.0)),
+            (Rule::TowerTps, None),
+            (Rule::Default, Some(80.0)),
+        ],
+    ),
 ];
 
 fn run(lab: &Lab<'_>) -> Report {

@@ -39,13 +39,16 @@ fn random_failures(lab: &Lab<'_>) -> Report {
     let mut figures = Vec::new();
     let ours = [10, 20, 30].map(|percent| (Rule::Default, percent, None));
     let published = PUBLISHED.iter();
-    let published = published.map(|&(rule, percent, success, load)| (rule, percent, Some((success, load))));
+    let published =
+        published.map(|&(rule, percent, success, load)| (rule, percent, Some((success, load))));
     for (rule, percent, published) in published.chain(ours) {
         let failing = f64::from(percent) / 100.0;
         let runs = lab.runs(&setup, rule, |seed| {
-            ample(seed, Delay::None, move |_, random| match random.happens(failing) {
-                true => StatusCode::INTERNAL_SERVER_ERROR,
-                false => StatusCode::OK,
+            ample(seed, Delay::None, move |_, random| {
+                match random.happens(failing) {
+                    true => StatusCode::INTERNAL_SERVER_ERROR,
+                    false => StatusCode::OK,
+                }
             })
         });
         let success = each(&runs, |run| run.success(seconds(WARM..END)));
@@ -58,8 +61,16 @@ fn random_failures(lab: &Lab<'_>) -> Report {
         ]);
         if let Some((published_success, published_load)) = published {
             let what = format!("{rule}, {percent} % failures");
-            figures.push(Figure::success(format!("{what}, success %"), published_success, success));
-            figures.push(Figure::load(format!("{what}, attempts per call"), published_load, load));
+            figures.push(Figure::success(
+                format!("{what}, success %"),
+                published_success,
+                success,
+            ));
+            figures.push(Figure::load(
+                format!("{what}, attempts per call"),
+                published_load,
+                load,
+            ));
         }
     }
     report.table(table);

@@ -25,7 +25,12 @@ const TOLERANCE: f64 = 0.03 * OFFERED;
 
 fn run(lab: &Lab<'_>) -> Report {
     let mut report = Report::default();
-    let mut table = Table::new(["requests per second at the server", "in second 10", "at the end", "success"]);
+    let mut table = Table::new([
+        "requests per second at the server",
+        "in second 10",
+        "at the end",
+        "success",
+    ]);
     let mut figures = Vec::new();
     let cases = [
         ("retried for ever", Rule::Unlimited, 10_000, 30),
@@ -35,7 +40,9 @@ fn run(lab: &Lab<'_>) -> Report {
     ];
     for (name, rule, attempts, end) in cases {
         let mut setup = Setup::new(OFFERED, 1, SECOND * end);
-        let policy = Policy::default().attempts(attempts).waits(Waits::Fixed(SECOND));
+        let policy = Policy::default()
+            .attempts(attempts)
+            .waits(Waits::Fixed(SECOND));
         setup.policy = policy.total_timeout(Limit::None);
         // Those that are retried for ever do not end.
         setup.patience = SECOND / 10;
@@ -43,7 +50,9 @@ fn run(lab: &Lab<'_>) -> Report {
             shedding(seed, CAPACITY, Delay::None, 0.0, 0.05)
         });
         let tenth = each(&runs, |run| run.arrived(&seconds(9..10)) as f64);
-        let last = each(&runs, |run| run.arrived(&seconds(end - 10..end)) as f64 / 10.0);
+        let last = each(&runs, |run| {
+            run.arrived(&seconds(end - 10..end)) as f64 / 10.0
+        });
         let success = each(&runs, |run| run.success(seconds(5..end - 5)));
         table.row([
             name.into(),
@@ -55,21 +64,38 @@ fn run(lab: &Lab<'_>) -> Report {
             },
         ]);
         match (rule, attempts) {
-            (Rule::Unlimited, 3) => figures.push(Figure::new(format!("{name}, requests per second"), 12_700.0, TOLERANCE, last)),
+            (Rule::Unlimited, 3) => figures.push(Figure::new(
+                format!("{name}, requests per second"),
+                12_700.0,
+                TOLERANCE,
+                last,
+            )),
             (Rule::Unlimited, _) => {
                 let growth = each(&runs, |run| {
                     let late = run.arrived(&seconds(end - 5..end)) as f64 / 5.0;
                     let early = run.arrived(&seconds(5..10)) as f64 / 5.0;
                     (late - early) / f64::from(end - 10)
                 });
-                figures.push(Figure::new(format!("{name}, growth per second"), 100.0, 10.0, growth));
+                figures.push(Figure::new(
+                    format!("{name}, growth per second"),
+                    100.0,
+                    10.0,
+                    growth,
+                ));
             }
-            (Rule::TenthOfCalls, _) => figures.push(Figure::new(format!("{name}, requests per second"), 11_100.0, TOLERANCE, last)),
+            (Rule::TenthOfCalls, _) => figures.push(Figure::new(
+                format!("{name}, requests per second"),
+                11_100.0,
+                TOLERANCE,
+                last,
+            )),
             _ => {}
         }
     }
     report.table(table);
-    report.note("The budget bounds the loop, it does not remove it: a hundredth too much stays too much.");
+    report.note(
+        "The budget bounds the loop, it does not remove it: a hundredth too much stays too much.",
+    );
     report.figures_last(figures);
     report
 }

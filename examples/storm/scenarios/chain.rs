@@ -37,7 +37,9 @@ fn layers(lab: &Lab<'_>) -> Report {
             let policy = Policy::default().attempts(attempts).waits(Waits::Fixed(MS));
             let run = Run {
                 chain: Chain {
-                    layers: (0..depth).map(|_| policy.layer(Rule::Unlimited, lab.seeds[0])).collect(),
+                    layers: (0..depth)
+                        .map(|_| policy.layer(Rule::Unlimited, lab.seeds[0]))
+                        .collect(),
                     work: Duration::ZERO,
                     cooperate,
                 },
@@ -45,10 +47,23 @@ fn layers(lab: &Lab<'_>) -> Report {
                 every: SECOND,
                 calls: 1,
             };
-            let leaf = run.go(lab.seeds[0]).0.iter().filter(|sent| sent.hop + 1 == depth).count();
-            let how = if cooperate { "lower layers skip" } else { "every layer retries" };
+            let leaf = run
+                .go(lab.seeds[0])
+                .0
+                .iter()
+                .filter(|sent| sent.hop + 1 == depth)
+                .count();
+            let how = if cooperate {
+                "lower layers skip"
+            } else {
+                "every layer retries"
+            };
             let what = format!("{depth} layers of {attempts} attempts, {how}");
-            figures.push(Figure::exact(what, published, u32::try_from(leaf).unwrap_or(u32::MAX)));
+            figures.push(Figure::exact(
+                what,
+                published,
+                u32::try_from(leaf).unwrap_or(u32::MAX),
+            ));
         }
     }
     report.figures_last(figures);
@@ -61,9 +76,18 @@ const CALLS: u32 = 1500;
 
 fn chain(lab: &Lab<'_>) -> Report {
     let mut report = Report::default();
-    let head = ["layers", "DeadlineLayer", "leaf requests per call, away", "success after", "sent after the deadline"];
+    let head = [
+        "layers",
+        "DeadlineLayer",
+        "leaf requests per call, away",
+        "success after",
+        "sent after the deadline",
+    ];
     let mut table = Table::new(head);
-    for (rule, name) in [(Rule::Unlimited, "3 attempts, no budget"), (Rule::Default, "this crate")] {
+    for (rule, name) in [
+        (Rule::Unlimited, "3 attempts, no budget"),
+        (Rule::Default, "this crate"),
+    ] {
         for cooperate in [false, true] {
             let (mut leaf, mut after, mut late) = (0, 0, 0);
             for &seed in lab.seeds {
@@ -80,7 +104,10 @@ fn chain(lab: &Lab<'_>) -> Report {
                     calls: CALLS,
                 };
                 let (sent, saved) = run.go(seed);
-                leaf += sent.iter().filter(|sent| sent.hop + 1 == DEPTH && (500..1000).contains(&sent.call)).count();
+                leaf += sent
+                    .iter()
+                    .filter(|sent| sent.hop + 1 == DEPTH && (500..1000).contains(&sent.call))
+                    .count();
                 after += (1010..CALLS).filter(|call| saved.contains(call)).count();
                 late += sent.iter().filter(|sent| is_late(sent, 10 * MS)).count();
             }
@@ -126,10 +153,14 @@ impl Run {
             let start = Instant::now();
             let watch = Watch::new(start);
             let well = self.leaf;
-            let server = ample(seed, Delay::Even(10 * MS, 30 * MS), move |ask, _| match well(ask.at) {
-                true => StatusCode::OK,
-                false => StatusCode::SERVICE_UNAVAILABLE,
-            });
+            let server = ample(
+                seed,
+                Delay::Even(10 * MS, 30 * MS),
+                move |ask, _| match well(ask.at) {
+                    true => StatusCode::OK,
+                    false => StatusCode::SERVICE_UNAVAILABLE,
+                },
+            );
             let place = Arc::new(Mutex::new(Place::new(Delay::None, server, seed)));
             let edge = self.chain.build(Link::new(place, start), &watch);
             let mut calls = Vec::new();

@@ -52,12 +52,16 @@ fn partial(lab: &Lab<'_>) -> Report {
     storm.run(lab, &mut report, None, |seed| {
         let bad = bad.clone();
         let latency = Delay::Even(10 * MS, 30 * MS);
-        ample(seed, latency, move |ask, _| match bad.contains(&ask.at) && ask.uri.path() == "/broken" {
-            true => StatusCode::INTERNAL_SERVER_ERROR,
-            false => StatusCode::OK,
+        ample(seed, latency, move |ask, _| {
+            match bad.contains(&ask.at) && ask.uri.path() == "/broken" {
+                true => StatusCode::INTERNAL_SERVER_ERROR,
+                false => StatusCode::OK,
+            }
         })
     });
-    report.note("No retry can save them: the best rule is the one that adds the least, at 80 % success.");
+    report.note(
+        "No retry can save them: the best rule is the one that adds the least, at 80 % success.",
+    );
     report
 }
 
@@ -74,9 +78,20 @@ fn herd(lab: &Lab<'_>) -> Report {
         bad: bad.clone(),
         rps: 500.0,
         default_policy: None,
-        rules: &[Rule::NoRetries, Rule::Unlimited, Rule::TowerTps, Rule::Default, Rule::HoldOff],
+        rules: &[
+            Rule::NoRetries,
+            Rule::Unlimited,
+            Rule::TowerTps,
+            Rule::Default,
+            Rule::HoldOff,
+        ],
     };
-    let chart = Chart::new("herd", "A server says \"come back in 5 s\" for 3 s", 15.0..18.0, 35.0);
+    let chart = Chart::new(
+        "herd",
+        "A server says \"come back in 5 s\" for 3 s",
+        15.0..18.0,
+        35.0,
+    );
     storm.run(lab, &mut report, Some(chart), |seed| {
         let bad = bad.clone();
         let state = move |at: Duration| match bad.contains(&at) {
@@ -103,14 +118,28 @@ fn fleet(lab: &Lab<'_>) -> Report {
         bad: bad.clone(),
         rps: 1000.0,
         default_policy: None,
-        rules: &[Rule::NoRetries, Rule::Unlimited, Rule::TowerTps, Rule::Finagle, Rule::Default, Rule::Fleet],
+        rules: &[
+            Rule::NoRetries,
+            Rule::Unlimited,
+            Rule::TowerTps,
+            Rule::Finagle,
+            Rule::Default,
+            Rule::Fleet,
+        ],
     };
-    let chart = Chart::new("fleet", "1000 clients of one call per second, an outage of 15 s", 15.0..30.0, 40.0);
+    let chart = Chart::new(
+        "fleet",
+        "1000 clients of one call per second, an outage of 15 s",
+        15.0..30.0,
+        40.0,
+    );
     storm.run(lab, &mut report, Some(chart), |seed| {
         let bad = bad.clone();
-        ample(seed, Delay::None, move |ask, _| match bad.contains(&ask.at) {
-            true => StatusCode::SERVICE_UNAVAILABLE,
-            false => StatusCode::OK,
+        ample(seed, Delay::None, move |ask, _| {
+            match bad.contains(&ask.at) {
+                true => StatusCode::SERVICE_UNAVAILABLE,
+                false => StatusCode::OK,
+            }
         })
     });
     report.note(

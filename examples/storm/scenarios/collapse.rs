@@ -26,12 +26,26 @@ fn run(lab: &Lab<'_>) -> Report {
     };
     setup.network = Delay::Exponential(100 * MS);
     let policy = Policy::default().attempts(3).waits(Waits::None);
-    setup.policy = policy.attempt_timeout(3 * SECOND).total_timeout(Limit::None);
+    setup.policy = policy
+        .attempt_timeout(3 * SECOND)
+        .total_timeout(Limit::None);
     let mut report = Report::default();
-    let head = ["rule", "before", "success in the surge", "from t = 45 s", "goodput at the end", "peak load"];
+    let head = [
+        "rule",
+        "before",
+        "success in the surge",
+        "from t = 45 s",
+        "goodput at the end",
+        "peak load",
+    ];
     let mut table = Table::new(head);
     let mut figures = Vec::new();
-    let mut chart = Chart::new("collapse", "A surge of 5 s: 40 calls per second, 80 in the surge", 20.0..25.0, 80.0);
+    let mut chart = Chart::new(
+        "collapse",
+        "A surge of 5 s: 40 calls per second, 80 in the surge",
+        20.0..25.0,
+        80.0,
+    );
     for rule in [
         Rule::NoRetries,
         Rule::Unlimited,
@@ -40,7 +54,9 @@ fn run(lab: &Lab<'_>) -> Report {
         Rule::BucketOfCalls,
         Rule::Default,
     ] {
-        let runs = lab.runs(&setup, rule, |seed| Box::new(Congested::new(seed, SECOND, 10 * MS)));
+        let runs = lab.runs(&setup, rule, |seed| {
+            Box::new(Congested::new(seed, SECOND, 10 * MS))
+        });
         let late = each(&runs, |run| run.success(seconds(45..END - 5)));
         let goodput = each(&runs, |run| run.goodput(seconds(END - 20..END)));
         let surge = each(&runs, |run| run.success(seconds(20..25)));

@@ -32,15 +32,39 @@ const CLIENTS: [usize; 3] = [1, 100, 1000];
 type Published = [[f64; 3]; 3];
 
 const RULES: &[(Rule, Option<Published>)] = &[
-    (Rule::Unlimited, Some([[2.94, 3.00, 3.00], [2.95, 3.00, 3.00], [2.90, 2.99, 3.00]])),
+    (
+        Rule::Unlimited,
+        Some([[2.94, 3.00, 3.00], [2.95, 3.00, 3.00], [2.90, 2.99, 3.00]]),
+    ),
     (Rule::TowerTps, None),
-    (Rule::Finagle, Some([[2.94, 1.21, 1.21], [2.95, 2.22, 2.21], [2.90, 2.99, 3.00]])),
-    (Rule::BucketOfSuccesses, Some([[1.00, 1.00, 1.00], [1.51, 1.05, 1.00], [2.78, 1.50, 1.00]])),
-    (Rule::Grpc, Some([[1.00, 1.00, 1.00], [1.32, 1.03, 1.00], [2.51, 1.30, 1.00]])),
-    (Rule::Aws, Some([[1.03, 1.00, 1.00], [2.92, 1.35, 1.00], [2.90, 2.99, 1.13]])),
-    (Rule::Envoy, Some([[1.11, 1.11, 1.11], [2.87, 2.92, 2.93], [2.90, 2.99, 3.00]])),
-    (Rule::RefundAll, Some([[1.01, 1.00, 1.00], [1.94, 1.10, 1.01], [2.93, 1.99, 1.10]])),
-    (Rule::Default, Some([[1.19, 1.02, 1.00], [1.97, 1.10, 1.01], [2.86, 1.96, 1.10]])),
+    (
+        Rule::Finagle,
+        Some([[2.94, 1.21, 1.21], [2.95, 2.22, 2.21], [2.90, 2.99, 3.00]]),
+    ),
+    (
+        Rule::BucketOfSuccesses,
+        Some([[1.00, 1.00, 1.00], [1.51, 1.05, 1.00], [2.78, 1.50, 1.00]]),
+    ),
+    (
+        Rule::Grpc,
+        Some([[1.00, 1.00, 1.00], [1.32, 1.03, 1.00], [2.51, 1.30, 1.00]]),
+    ),
+    (
+        Rule::Aws,
+        Some([[1.03, 1.00, 1.00], [2.92, 1.35, 1.00], [2.90, 2.99, 1.13]]),
+    ),
+    (
+        Rule::Envoy,
+        Some([[1.11, 1.11, 1.11], [2.87, 2.92, 2.93], [2.90, 2.99, 3.00]]),
+    ),
+    (
+        Rule::RefundAll,
+        Some([[1.01, 1.00, 1.00], [1.94, 1.10, 1.01], [2.93, 1.99, 1.10]]),
+    ),
+    (
+        Rule::Default,
+        Some([[1.19, 1.02, 1.00], [1.97, 1.10, 1.01], [2.86, 1.96, 1.10]]),
+    ),
     (Rule::Fleet, None),
 ];
 
@@ -54,7 +78,13 @@ fn windows() -> [Range<Duration>; 3] {
 
 fn run(lab: &Lab<'_>) -> Report {
     let mut report = Report::default();
-    let head = ["attempts per call", "clients", "first 1 s", "first 10 s", "last 10 s"];
+    let head = [
+        "attempts per call",
+        "clients",
+        "first 1 s",
+        "first 10 s",
+        "last 10 s",
+    ];
     let mut table = Table::new(head);
     let mut figures = Vec::new();
     for &(rule, published) in RULES {
@@ -70,12 +100,21 @@ fn run(lab: &Lab<'_>) -> Report {
             });
             let loads = windows().map(|window| each(&runs, |run| run.load(window.clone())));
             let cells = loads.iter().map(|loads| format!("{:.2}", mean(loads)));
-            table.row([rule.to_string(), clients.to_string()].into_iter().chain(cells));
+            table.row(
+                [rule.to_string(), clients.to_string()]
+                    .into_iter()
+                    .chain(cells),
+            );
             if let Some(published) = published {
                 let names = ["first 1 s", "first 10 s", "last 10 s"];
-                for ((name, published), loads) in names.into_iter().zip(published[place]).zip(loads) {
+                for ((name, published), loads) in names.into_iter().zip(published[place]).zip(loads)
+                {
                     let what = format!("{rule}, {clients} clients, {name}");
-                    let tolerance = if name == names[0] { FIRST_SECOND } else { LATER };
+                    let tolerance = if name == names[0] {
+                        FIRST_SECOND
+                    } else {
+                        LATER
+                    };
                     figures.push(Figure::new(what, published, tolerance, loads));
                 }
             }

@@ -1,7 +1,13 @@
 //! The scenario of a file.
 
 use super::{Lab, storm::Storm};
-use crate::{config::Config, plot::Chart, report::Report, rules::{Policy, Rule}, sim::Queue};
+use crate::{
+    config::Config,
+    plot::Chart,
+    report::Report,
+    rules::{Policy, Rule},
+    sim::Queue,
+};
 
 /// Runs what the file describes: without retries, with its policy, and with the default.
 pub(crate) fn run(lab: &Lab<'_>, config: &Config) -> Report {

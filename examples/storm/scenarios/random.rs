@@ -38,16 +38,106 @@ const PERCENT: [u32; 5] = [5, 10, 20, 30, 50];
 type Published = [(f64, f64); 5];
 
 const FAILURE_RULES: &[(Rule, StatusCode, Option<Published>)] = &[
-    (Rule::NoRetries, FAILED, Some([(95.1, 1.00), (90.4, 1.00), (80.1, 1.00), (70.2, 1.00), (50.2, 1.00)])),
-    (Rule::Unlimited, FAILED, Some([(99.99, 1.05), (99.9, 1.11), (99.2, 1.24), (97.2, 1.39), (87.7, 1.74)])),
+    (
+        Rule::NoRetries,
+        FAILED,
+        Some([
+            (95.1, 1.00),
+            (90.4, 1.00),
+            (80.1, 1.00),
+            (70.2, 1.00),
+            (50.2, 1.00),
+        ]),
+    ),
+    (
+        Rule::Unlimited,
+        FAILED,
+        Some([
+            (99.99, 1.05),
+            (99.9, 1.11),
+            (99.2, 1.24),
+            (97.2, 1.39),
+            (87.7, 1.74),
+        ]),
+    ),
     (Rule::TowerTps, FAILED, None),
-    (Rule::Finagle, FAILED, Some([(99.99, 1.05), (99.9, 1.11), (97.0, 1.21), (84.4, 1.21), (60.5, 1.21)])),
-    (Rule::BucketOfSuccesses, FAILED, Some([(99.95, 1.05), (97.9, 1.09), (86.4, 1.08), (75.3, 1.07), (52.4, 1.05)])),
-    (Rule::Grpc, FAILED, Some([(99.9, 1.05), (92.0, 1.02), (79.9, 1.00), (70.4, 1.00), (49.9, 1.00)])),
-    (Rule::Envoy, FAILED, Some([(99.5, 1.05), (97.0, 1.08), (87.9, 1.10), (77.4, 1.11), (56.1, 1.11)])),
-    (Rule::RefundAll, FAILED, Some([(100.0, 1.05), (99.9, 1.11), (98.9, 1.23), (86.2, 1.23), (54.9, 1.10)])),
-    (Rule::Default, FAILED, Some([(100.0, 1.05), (99.9, 1.11), (99.1, 1.24), (97.5, 1.39), (59.6, 1.20)])),
-    (Rule::Default, TOO_MUCH, Some([(100.0, 1.05), (99.9, 1.11), (93.1, 1.16), (79.3, 1.14), (55.1, 1.10)])),
+    (
+        Rule::Finagle,
+        FAILED,
+        Some([
+            (99.99, 1.05),
+            (99.9, 1.11),
+            (97.0, 1.21),
+            (84.4, 1.21),
+            (60.5, 1.21),
+        ]),
+    ),
+    (
+        Rule::BucketOfSuccesses,
+        FAILED,
+        Some([
+            (99.95, 1.05),
+            (97.9, 1.09),
+            (86.4, 1.08),
+            (75.3, 1.07),
+            (52.4, 1.05),
+        ]),
+    ),
+    (
+        Rule::Grpc,
+        FAILED,
+        Some([
+            (99.9, 1.05),
+            (92.0, 1.02),
+            (79.9, 1.00),
+            (70.4, 1.00),
+            (49.9, 1.00),
+        ]),
+    ),
+    (
+        Rule::Envoy,
+        FAILED,
+        Some([
+            (99.5, 1.05),
+            (97.0, 1.08),
+            (87.9, 1.10),
+            (77.4, 1.11),
+            (56.1, 1.11),
+        ]),
+    ),
+    (
+        Rule::RefundAll,
+        FAILED,
+        Some([
+            (100.0, 1.05),
+            (99.9, 1.11),
+            (98.9, 1.23),
+            (86.2, 1.23),
+            (54.9, 1.10),
+        ]),
+    ),
+    (
+        Rule::Default,
+        FAILED,
+        Some([
+            (100.0, 1.05),
+            (99.9, 1.11),
+            (99.1, 1.24),
+            (97.5, 1.39),
+            (59.6, 1.20),
+        ]),
+    ),
+    (
+        Rule::Default,
+        TOO_MUCH,
+        Some([
+            (100.0, 1.05),
+            (99.9, 1.11),
+            (93.1, 1.16),
+            (79.3, 1.14),
+            (55.1, 1.10),
+        ]),
+    ),
 ];
 
 fn failures(lab: &Lab<'_>) -> Report {
@@ -55,7 +145,14 @@ fn failures(lab: &Lab<'_>) -> Report {
     setup.policy = Policy::model();
     let mut report = Report::default();
     let head = PERCENT.map(|percent| format!("{percent} %"));
-    let mut table = Table::new(["success % / attempts", &head[0], &head[1], &head[2], &head[3], &head[4]]);
+    let mut table = Table::new([
+        "success % / attempts",
+        &head[0],
+        &head[1],
+        &head[2],
+        &head[3],
+        &head[4],
+    ]);
     let mut figures = Vec::new();
     for &(rule, status, published) in FAILURE_RULES {
         let name = match status {
@@ -66,9 +163,11 @@ fn failures(lab: &Lab<'_>) -> Report {
         for (place, percent) in PERCENT.into_iter().enumerate() {
             let failing = f64::from(percent) / 100.0;
             let runs = lab.runs(&setup, rule, |seed| {
-                ample(seed, LATENCY, move |_, random| match random.happens(failing) {
-                    true => status,
-                    false => StatusCode::OK,
+                ample(seed, LATENCY, move |_, random| {
+                    match random.happens(failing) {
+                        true => status,
+                        false => StatusCode::OK,
+                    }
                 })
             });
             let success = each(&runs, |run| run.success(seconds(WARM..END)));
@@ -85,8 +184,16 @@ fn failures(lab: &Lab<'_>) -> Report {
             if let Some(published) = published {
                 let (published_success, published_load) = published[place];
                 let what = format!("{name}, {percent} %");
-                figures.push(Figure::success(format!("{what}, success %"), published_success, success));
-                figures.push(Figure::load(format!("{what}, attempts"), published_load, load));
+                figures.push(Figure::success(
+                    format!("{what}, success %"),
+                    published_success,
+                    success,
+                ));
+                figures.push(Figure::load(
+                    format!("{what}, attempts"),
+                    published_load,
+                    load,
+                ));
             }
         }
         table.row(cells);
@@ -99,13 +206,25 @@ fn failures(lab: &Lab<'_>) -> Report {
 const OFFERED: [f64; 3] = [1.05, 1.10, 1.20];
 
 const OVERLOAD_RULES: &[(Rule, Option<[(f64, f64); 3]>)] = &[
-    (Rule::NoRetries, Some([(93.3, 1.00), (88.5, 1.00), (79.3, 1.00)])),
-    (Rule::Unlimited, Some([(63.9, 2.21), (55.0, 2.35), (41.2, 2.54)])),
+    (
+        Rule::NoRetries,
+        Some([(93.3, 1.00), (88.5, 1.00), (79.3, 1.00)]),
+    ),
+    (
+        Rule::Unlimited,
+        Some([(63.9, 2.21), (55.0, 2.35), (41.2, 2.54)]),
+    ),
     (Rule::TowerTps, None),
     (Rule::Finagle, None),
     (Rule::Grpc, None),
-    (Rule::Default, Some([(90.4, 1.16), (85.4, 1.15), (75.7, 1.13)])),
-    (Rule::DefaultRefundingAll, Some([(85.5, 1.33), (80.7, 1.31), (71.9, 1.26)])),
+    (
+        Rule::Default,
+        Some([(90.4, 1.16), (85.4, 1.15), (75.7, 1.13)]),
+    ),
+    (
+        Rule::DefaultRefundingAll,
+        Some([(85.5, 1.33), (80.7, 1.31), (71.9, 1.26)]),
+    ),
 ];
 
 fn overload(lab: &Lab<'_>) -> Report {
@@ -136,8 +255,16 @@ fn overload(lab: &Lab<'_>) -> Report {
             if let Some(published) = published {
                 let (published_success, published_load) = published[place];
                 let what = format!("{rule}, {offered:.2}");
-                figures.push(Figure::success(format!("{what}, success %"), published_success, success));
-                figures.push(Figure::load(format!("{what}, attempts"), published_load, load));
+                figures.push(Figure::success(
+                    format!("{what}, success %"),
+                    published_success,
+                    success,
+                ));
+                figures.push(Figure::load(
+                    format!("{what}, attempts"),
+                    published_load,
+                    load,
+                ));
             }
         }
         table.row(cells);

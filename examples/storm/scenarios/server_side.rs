@@ -63,7 +63,9 @@ const QUEUE: usize = 2000;
 fn clients(rps: f64, clients: usize, end: u32) -> Setup {
     let mut setup = Setup::new(rps, clients, SECOND * end);
     // What a user would set, and what makes naive retries dangerous: work that nobody waits for.
-    setup.policy = Policy::default().attempt_timeout(500 * MS).waits(Waits::Full(50 * MS));
+    setup.policy = Policy::default()
+        .attempt_timeout(500 * MS)
+        .waits(Waits::Full(50 * MS));
     setup
 }
 
@@ -81,13 +83,24 @@ fn metastable(lab: &Lab<'_>) -> Report {
         rules: RULES,
         default_policy: None,
     };
-    let chart = Chart::new("outage", "Server with half its load, at a tenth of its speed for 3 s", 15.0..18.0, 45.0);
+    let chart = Chart::new(
+        "outage",
+        "Server with half its load, at a tenth of its speed for 3 s",
+        15.0..18.0,
+        45.0,
+    );
     storm.run(lab, &mut report, Some(chart), |seed| {
         let bad = bad.clone();
-        Box::new(Queue::new(seed, WORKERS, WORK, QUEUE, move |at| match bad.contains(&at) {
-            true => State::Slow(10.0),
-            false => State::WELL,
-        }))
+        Box::new(Queue::new(
+            seed,
+            WORKERS,
+            WORK,
+            QUEUE,
+            move |at| match bad.contains(&at) {
+                true => State::Slow(10.0),
+                false => State::WELL,
+            },
+        ))
     });
     report.note(
         "The outage fills the queue; every request in it is answered after its client's time-out of 500 ms.\n\
@@ -109,9 +122,11 @@ fn slow(lab: &Lab<'_>) -> Report {
     storm.run(lab, &mut report, None, |seed| {
         let bad = bad.clone();
         // A queue of 200: a server that limits what it takes on.
-        Box::new(Queue::new(seed, WORKERS, WORK, 200, move |at| match bad.contains(&at) {
-            true => State::Slow(4.0),
-            false => State::WELL,
+        Box::new(Queue::new(seed, WORKERS, WORK, 200, move |at| {
+            match bad.contains(&at) {
+                true => State::Slow(4.0),
+                false => State::WELL,
+            }
         }))
     });
     report
@@ -131,12 +146,20 @@ fn restart(lab: &Lab<'_>) -> Report {
     };
     storm.run(lab, &mut report, None, |seed| {
         let bad = bad.clone();
-        Box::new(Queue::new(seed, WORKERS, WORK, QUEUE, move |at| match bad.contains(&at) {
-            true => State::Partly(StatusCode::BAD_GATEWAY, 1.0 / INSTANCES),
-            false => State::WELL,
-        }))
+        Box::new(Queue::new(
+            seed,
+            WORKERS,
+            WORK,
+            QUEUE,
+            move |at| match bad.contains(&at) {
+                true => State::Partly(StatusCode::BAD_GATEWAY, 1.0 / INSTANCES),
+                false => State::WELL,
+            },
+        ))
     });
-    report.note("A proxy says 502 for the instance that is away; the next attempt goes to another one.");
+    report.note(
+        "A proxy says 502 for the instance that is away; the next attempt goes to another one.",
+    );
     report
 }
 
@@ -152,7 +175,12 @@ fn crash_loop(lab: &Lab<'_>) -> Report {
         rules: RULES,
         default_policy: None,
     };
-    let chart = Chart::new("crash-loop", "A server crashes every 3 s for 20 s", 15.0..35.0, 45.0);
+    let chart = Chart::new(
+        "crash-loop",
+        "A server crashes every 3 s for 20 s",
+        15.0..35.0,
+        45.0,
+    );
     storm.run(lab, &mut report, Some(chart), |seed| {
         let bad = bad.clone();
         Box::new(Queue::new(seed, WORKERS, WORK, 500, move |at| {
@@ -170,7 +198,13 @@ fn crash_loop(lab: &Lab<'_>) -> Report {
 fn scale_out(lab: &Lab<'_>) -> Report {
     let mut report = Report::default();
     let bad = between(15, 30);
-    for (clients_before, note) in [(20, "With the 20 clients that know the traffic:"), (200, "With 200, of a tenth of the traffic each: every one of them brings a floor of its own.")] {
+    for (clients_before, note) in [
+        (20, "With the 20 clients that know the traffic:"),
+        (
+            200,
+            "With 200, of a tenth of the traffic each: every one of them brings a floor of its own.",
+        ),
+    ] {
         let storm = Storm {
             setup: clients(500.0, clients_before, 60),
             bad: bad.clone(),
@@ -181,9 +215,11 @@ fn scale_out(lab: &Lab<'_>) -> Report {
         report.note(note);
         storm.run(lab, &mut report, None, |seed| {
             let bad = bad.clone();
-            Box::new(Queue::new(seed, WORKERS, WORK, 500, move |at| match bad.contains(&at) {
-                true => State::Slow(10.0),
-                false => State::WELL,
+            Box::new(Queue::new(seed, WORKERS, WORK, 500, move |at| {
+                match bad.contains(&at) {
+                    true => State::Slow(10.0),
+                    false => State::WELL,
+                }
             }))
         });
     }

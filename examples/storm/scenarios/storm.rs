@@ -34,7 +34,15 @@ impl Storm<'_> {
         mut chart: Option<Chart>,
         server: impl Fn(u64) -> Box<dyn Server>,
     ) {
-        let head = ["rule", "success, bad", "after", "attempts", "peak load", "recovered", "p99"];
+        let head = [
+            "rule",
+            "success, bad",
+            "after",
+            "attempts",
+            "peak load",
+            "recovered",
+            "p99",
+        ];
         let mut table = Table::new(head);
         let mut first_only = Vec::new();
         let mut claims = Vec::new();
@@ -68,14 +76,21 @@ impl Storm<'_> {
 
     fn row(&self, rule: Rule, runs: &[Run], recovered: &[Option<Duration>]) -> [String; 7] {
         let (bad, after) = (self.bad.clone(), self.bad.end..self.setup.span);
-        let peak = each(runs, |run| run.peak(self.bad.start..self.setup.span, SECOND / 2) / self.rps);
+        let peak = each(runs, |run| {
+            run.peak(self.bad.start..self.setup.span, SECOND / 2) / self.rps
+        });
         let p99 = each(runs, |run| {
-            run.p99(self.bad.start..self.setup.span).unwrap_or_default().as_secs_f64()
+            run.p99(self.bad.start..self.setup.span)
+                .unwrap_or_default()
+                .as_secs_f64()
         });
         [
             rule.to_string(),
             format!("{:.1} %", mean(&each(runs, |run| run.success(bad.clone())))),
-            format!("{:.1} %", mean(&each(runs, |run| run.success(after.clone())))),
+            format!(
+                "{:.1} %",
+                mean(&each(runs, |run| run.success(after.clone())))
+            ),
             format!("{:.2}", mean(&each(runs, |run| run.load(bad.clone())))),
             format!("{:.2}", mean(&peak)),
             match latest(recovered) {
@@ -105,7 +120,11 @@ fn recovery(first_only: &[Option<Duration>], ours: &[Option<Duration>]) -> Claim
         None => Claim::new(what, false, "never, with one seed at least"),
         Some(late) => {
             let latest = late.into_iter().max().unwrap_or_default();
-            Claim::new(what, latest <= SOON, format!("{:.1} s later at worst", latest.as_secs_f64()))
+            Claim::new(
+                what,
+                latest <= SOON,
+                format!("{:.1} s later at worst", latest.as_secs_f64()),
+            )
         }
     }
 }

@@ -48,7 +48,12 @@ impl Watch {
         let left = left.and_then(|left| left.to_str().ok()?.parse().ok());
         lock(&self.sent).push(Sent {
             hop,
-            call: request.uri().path().trim_start_matches('/').parse().unwrap_or(0),
+            call: request
+                .uri()
+                .path()
+                .trim_start_matches('/')
+                .parse()
+                .unwrap_or(0),
             at: self.start.elapsed(),
             left: left.map(Duration::from_millis),
         });

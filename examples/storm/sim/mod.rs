@@ -138,11 +138,16 @@ pub(crate) fn paused<F: Future>(seed: u64, future: F) -> F::Output {
 
 /// Makes one call of the real layer, with a budget that does not end, and says when each attempt reached
 /// the server.
-pub(crate) fn attempts_of_one_call(policy: RetryPolicy, server: impl Server + 'static) -> Vec<Duration> {
+pub(crate) fn attempts_of_one_call(
+    policy: RetryPolicy,
+    server: impl Server + 'static,
+) -> Vec<Duration> {
     paused(0, async move {
         let place = Arc::new(Mutex::new(Place::new(Delay::None, Box::new(server), 0)));
         let link = Link::new(Arc::clone(&place), Instant::now());
-        let layer = RetryBudgetLayer::new().policy(policy).shared_budget(Rule::Unlimited.budget(&link));
+        let layer = RetryBudgetLayer::new()
+            .policy(policy)
+            .shared_budget(Rule::Unlimited.budget(&link));
         let Ok(_) = layer.layer(link).oneshot(request(false)).await;
         lock(&place).record.take().requests
     })
@@ -165,7 +170,9 @@ impl World {
             let client = self.clients[self.random.below(self.clients.len())].clone();
             let call = self.call(client);
             tokio::spawn(call);
-            next += self.random.exponential(Duration::from_secs_f64(1.0 / rps(next)));
+            next += self
+                .random
+                .exponential(Duration::from_secs_f64(1.0 / rps(next)));
         }
     }
 

@@ -63,7 +63,9 @@ pub(crate) struct Run {
 impl Run {
     fn begun(&self, during: &Range<Duration>) -> impl Iterator<Item = &CallRecord> {
         let during = during.clone();
-        self.calls.iter().filter(move |call| during.contains(&call.begun))
+        self.calls
+            .iter()
+            .filter(move |call| during.contains(&call.begun))
     }
 
     /// Which part of the calls begun in that time succeeded, in percent.
@@ -80,7 +82,10 @@ impl Run {
 
     /// Requests at the server in that time.
     pub(crate) fn arrived(&self, during: &Range<Duration>) -> usize {
-        self.requests.iter().filter(|at| during.contains(at)).count()
+        self.requests
+            .iter()
+            .filter(|at| during.contains(at))
+            .count()
     }
 
     /// Calls that succeeded, by when they did, for each second of that time.
@@ -98,7 +103,11 @@ impl Run {
 
     /// The requests per second at the server, for each `bin`.
     pub(crate) fn requests_per_second(&self, bin: Duration) -> Vec<f64> {
-        bins(self.requests.iter().copied(), Duration::ZERO..self.span, bin)
+        bins(
+            self.requests.iter().copied(),
+            Duration::ZERO..self.span,
+            bin,
+        )
     }
 
     /// The calls per second that succeeded, for each `bin`.

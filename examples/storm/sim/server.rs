@@ -215,7 +215,10 @@ impl Server for Queue {
         }
         if self.queued(ask.at) >= self.limit {
             self.work(ask.at, self.rejecting_takes);
-            return Answer::new(StatusCode::SERVICE_UNAVAILABLE, ask.at + self.rejecting_takes);
+            return Answer::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                ask.at + self.rejecting_takes,
+            );
         }
         let takes = self.random.exponential(self.mean);
         let ends = self.work(ask.at, takes);
