@@ -34,12 +34,19 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What is to be run: all of them, unless some were named.
-    pub(crate) fn scenarios(&self) -> &[Scenario] {
+    /// What is to be run: all of them, unless some were named. A debug build is some ten times slower,
+    /// and runs those by itself that take no time.
+    pub(crate) fn scenarios(&self) -> Vec<Scenario> {
+        let all = scenarios::ALL.iter().copied();
         match &self.scenario[..] {
-            [] => scenarios::ALL,
-            chosen => chosen,
+            [] if self.is_cut_short() => all.filter(|scenario| scenario.is_quick).collect(),
+            [] => all.collect(),
+            chosen => chosen.to_vec(),
         }
+    }
+
+    pub(crate) fn is_cut_short(&self) -> bool {
+        cfg!(debug_assertions) && self.scenario.is_empty() && self.config.is_none()
     }
 
     pub(crate) fn seeds(&self) -> Vec<u64> {

@@ -56,7 +56,13 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
             .collect::<Vec<_>>()
             .join(", ")
     );
-    let scenarios = if own.is_some() { &[] } else { args.scenarios() };
+    let scenarios = match own {
+        Some(_) => Vec::new(),
+        None => args.scenarios(),
+    };
+    if args.is_cut_short() {
+        println!("the quick scenarios only: this is a debug build, and --release runs all of them");
+    }
     let progress = Progress::new(scenarios.len().max(1));
     let lab = |scenario| Lab {
         scenario,

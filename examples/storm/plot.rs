@@ -275,7 +275,7 @@ impl Style {
 
         let (on, off) = match self.dash {
             None => (LENGTH, 1),
-            Some((on, off)) => (on.cast_signed(), off.cast_signed()),
+            Some((on, off)) => (pixels(on), pixels(off)),
         };
         let mut from = 0;
         while from < LENGTH {
@@ -288,4 +288,8 @@ impl Style {
         let text = Text::new(name, (x + LENGTH + 8, MIDDLE - 8), (FONT, 15).into_font());
         area.draw(&text)
     }
+}
+
+fn pixels(length: u32) -> i32 {
+    i32::try_from(length).unwrap_or(i32::MAX)
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "blip",
     about: "every answer fails for 50 or 100 ms: which of the calls begun meanwhile succeed in the end",
+    is_quick: false,
     run,
 };
 
@@ -26,7 +27,9 @@ const FIRST: Duration = Duration::from_secs(10);
 const RPS_OF_MODEL: f64 = 1000.0;
 
 /// Calls per second, the length of the blip, blips in a run, and what was published.
-const BLIPS: &[(f64, Duration, u32, &[(Rule, Option<f64>)])] = &[
+type Blip = (f64, Duration, u32, &'static [(Rule, Option<f64>)]);
+
+const BLIPS: &[Blip] = &[
     (
         1000.0,
         Duration::from_millis(50),

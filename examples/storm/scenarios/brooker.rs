@@ -11,6 +11,7 @@ use http::StatusCode;
 pub(super) const RANDOM_FAILURES: Scenario = Scenario {
     name: "brooker-random",
     about: "Brooker 2022: failures that have nothing to do with load, 100 clients",
+    is_quick: false,
     run: random_failures,
 };
 

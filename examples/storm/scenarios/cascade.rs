@@ -14,6 +14,7 @@ use crate::{
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "sre-cascade",
     about: "10,100 calls per second to a server that rejects above 10,000, retried 1 s later",
+    is_quick: false,
     run,
 };
 

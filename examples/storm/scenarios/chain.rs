@@ -16,12 +16,14 @@ use tokio::time::{Instant, sleep_until};
 pub(super) const LAYERS: Scenario = Scenario {
     name: "layers",
     about: "requests at a leaf that always fails, for one call at the edge",
+    is_quick: true,
     run: layers,
 };
 
 pub(super) const CHAIN: Scenario = Scenario {
     name: "chain",
     about: "edge, A, B, leaf: three layers of the defaults, 1 s for a call, the leaf is away for 5 s",
+    is_quick: true,
     run: chain,
 };
 

@@ -13,18 +13,21 @@ use std::time::Duration;
 pub(super) const PARTIAL: Scenario = Scenario {
     name: "partial",
     about: "a fifth of the requests always fails for 20 s, the others never do",
+    is_quick: false,
     run: partial,
 };
 
 pub(super) const HERD: Scenario = Scenario {
     name: "herd",
     about: "an overloaded server tells everybody to come back in 5 s",
+    is_quick: false,
     run: herd,
 };
 
 pub(super) const FLEET: Scenario = Scenario {
     name: "fleet",
     about: "1000 small clients in an outage: a budget each against one for all of them",
+    is_quick: false,
     run: fleet,
 };
 

@@ -11,6 +11,7 @@ use crate::{
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "brooker-collapse",
     about: "Brooker 2022: a surge of 5 s, and work that goes on after its caller gave up",
+    is_quick: true,
     run,
 };
 

@@ -29,6 +29,8 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
+    /// Whether it takes less than a second, or a few in a debug build.
+    pub(crate) is_quick: bool,
     pub(crate) run: fn(&Lab<'_>) -> Report,
 }
 

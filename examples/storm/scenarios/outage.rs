@@ -12,6 +12,7 @@ use std::{ops::Range, time::Duration};
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "outage",
     about: "every answer is a failure for 30 s: attempts per call for 1, 100 and 1000 clients",
+    is_quick: false,
     run,
 };
 

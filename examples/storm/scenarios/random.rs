@@ -12,12 +12,14 @@ use std::time::Duration;
 pub(super) const FAILURES: Scenario = Scenario {
     name: "random",
     about: "5 to 50 % of the attempts fail at random, one client of 1000 calls per second",
+    is_quick: false,
     run: failures,
 };
 
 pub(super) const OVERLOAD: Scenario = Scenario {
     name: "overload",
     about: "a server is asked for 5 to 20 % more than it can do, and a rejection costs it a fifth",
+    is_quick: false,
     run: overload,
 };
 
@@ -205,7 +207,10 @@ fn failures(lab: &Lab<'_>) -> Report {
 
 const OFFERED: [f64; 3] = [1.05, 1.10, 1.20];
 
-const OVERLOAD_RULES: &[(Rule, Option<[(f64, f64); 3]>)] = &[
+/// Success in percent and attempts per call, for each of them.
+type PublishedOverload = [(f64, f64); 3];
+
+const OVERLOAD_RULES: &[(Rule, Option<PublishedOverload>)] = &[
     (
         Rule::NoRetries,
         Some([(93.3, 1.00), (88.5, 1.00), (79.3, 1.00)]),

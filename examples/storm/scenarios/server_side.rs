@@ -13,30 +13,35 @@ use std::{ops::Range, time::Duration};
 pub(super) const METASTABLE: Scenario = Scenario {
     name: "metastable",
     about: "a server with half its load is away for 3 s: naive retries keep it down afterwards",
+    is_quick: false,
     run: metastable,
 };
 
 pub(super) const SLOW: Scenario = Scenario {
     name: "slow",
     about: "a server works at a quarter of its speed for 10 s, and clients time out",
+    is_quick: false,
     run: slow,
 };
 
 pub(super) const RESTART: Scenario = Scenario {
     name: "restart",
     about: "ten instances restart one after the other: a tenth of the requests is refused at a time",
+    is_quick: false,
     run: restart,
 };
 
 pub(super) const CRASH_LOOP: Scenario = Scenario {
     name: "crash-loop",
     about: "a server crashes every 3 s for 20 s, and starts cold: slower for a second",
+    is_quick: false,
     run: crash_loop,
 };
 
 pub(super) const SCALE_OUT: Scenario = Scenario {
     name: "scale-out",
     about: "a tenth of the server is left for 15 s, for 20 clients, or after a scale-out to 200",
+    is_quick: false,
     run: scale_out,
 };
 

@@ -18,12 +18,14 @@ use tower_retry_budget::{
 pub(super) const VECTORS: Scenario = Scenario {
     name: "vectors",
     about: "what the rules of Finagle, gRPC and AWS do one step at a time",
+    is_quick: true,
     run: vectors,
 };
 
 pub(super) const ARITHMETIC: Scenario = Scenario {
     name: "arithmetic",
     about: "how many attempts fit a time, by the back-off and by a call of the real layer",
+    is_quick: true,
     run: arithmetic,
 };
 

@@ -12,6 +12,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 pub(crate) struct Ask<'a> {
     pub(crate) at: Duration,
     pub(crate) uri: &'a Uri,
+    #[allow(dead_code, reason = "what was stamped on it is for a test to see")]
     pub(crate) headers: &'a HeaderMap,
 }
 
