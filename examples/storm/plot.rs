@@ -130,14 +130,14 @@ impl Chart {
     /// The lines and their names, above the panels, where no data is.
     fn legend<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Result<(), Failed<DB>> {
         let lines = self.panels.first().map_or(&[][..], |panel| &panel.lines);
-        let mut x = 24;
+        let mut x = 16;
         for line in lines {
             if let Some(style) = Style::of(line.rule) {
                 let name = line.rule.to_string();
                 // A font is not at hand to measure the name with.
-                let width = i32::try_from(8 * name.len()).unwrap_or(0);
+                let width = i32::try_from(15 * name.len() / 2).unwrap_or(0);
                 style.sample(area, name, x)?;
-                x += 66 + width;
+                x += 60 + width;
             }
         }
         Ok(())

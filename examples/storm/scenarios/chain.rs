@@ -23,7 +23,7 @@ pub(super) const LAYERS: Scenario = Scenario {
 pub(super) const CHAIN: Scenario = Scenario {
     name: "chain",
     about: "edge, A, B, leaf: three layers of the defaults, 1 s for a call, the leaf is away for 5 s",
-    is_quick: true,
+    is_quick: false,
     run: chain,
 };
 

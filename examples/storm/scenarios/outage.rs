@@ -110,7 +110,8 @@ fn run(lab: &Lab<'_>) -> Report {
                 let names = ["first 1 s", "first 10 s", "last 10 s"];
                 for ((name, published), loads) in names.into_iter().zip(published[place]).zip(loads)
                 {
-                    let what = format!("{rule}, {clients} clients, {name}");
+                    let plural = if clients == 1 { "" } else { "s" };
+                    let what = format!("{rule}, {clients} client{plural}, {name}");
                     let tolerance = if name == names[0] {
                         FIRST_SECOND
                     } else {
