@@ -129,6 +129,8 @@
 pub mod body;
 pub mod budget;
 mod call;
+#[cfg(doc)]
+pub mod choosing_numbers;
 mod client;
 mod clock;
 mod config_error;
