@@ -108,7 +108,8 @@
 //!
 //! # Runtime
 //!
-//! Tokio with its time driver enabled. The crate spawns no tasks.
+//! Tokio with its time driver enabled. The crate spawns no tasks, but for the one of a
+//! [`RedisBudget`](budget::RedisBudget).
 //!
 //! # Features
 //!
@@ -118,13 +119,17 @@
 //! |---|---|
 //! | `axum` | [`Inherited`](deadline::Inherited) as an extractor |
 //! | `reqwest` | [`reqwest::Client`](::reqwest::Client) as a service, request builders that go through the layer, and reqwest's errors |
+//! | `redis` | [`RedisBudget`](budget::RedisBudget): one budget for a fleet of processes |
 //! | `http2` | h2's errors: a refused stream or a GOAWAY proves that nothing was processed |
 //! | `serde` | [`RetryState`] can be serialised |
 //! | `full` | all of them |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What a feature brings is linked to, and not there without it.
-#![cfg_attr(not(feature = "reqwest"), allow(rustdoc::broken_intra_doc_links))]
+#![cfg_attr(
+    not(all(feature = "redis", feature = "reqwest")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 pub mod body;
 pub mod budget;
