@@ -27,7 +27,7 @@ impl RetryPolicy {
     ///     .build()?;
     /// let plan = Plan::new(backoff).attempt_timeout(Duration::from_secs(5));
     /// let policy = RetryPolicy::for_window(Duration::from_secs(60), &plan).build()?;
-    /// assert_eq!(policy.max_attempts(), 22);
+    /// assert_eq!(policy.max_attempts(), 23);
     /// println!("{}", policy.schedule());
     /// # Ok::<_, tower_retry_budget::ConfigError>(())
     /// ```
