@@ -60,6 +60,9 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         Some(_) => Vec::new(),
         None => args.scenarios(),
     };
+    println!(
+        "Nothing is scaled down. The timer wakes at whole milliseconds: a wait is 0.5 ms too long on average."
+    );
     if args.is_cut_short() {
         println!("the quick scenarios only: this is a debug build, and --release runs all of them");
     }

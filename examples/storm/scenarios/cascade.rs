@@ -95,7 +95,9 @@ fn run(lab: &Lab<'_>) -> Report {
     }
     report.table(table);
     report.note(
-        "The budget bounds the loop, it does not remove it: a hundredth too much stays too much.",
+        "The budget bounds the loop, it does not remove it: a hundredth too much stays too much.\n\
+         All that arrive in one millisecond do so in the order in which the timer wakes them, those who come\n\
+         back first. So the server rejects at random; a queue would reject first attempts alone.",
     );
     report.figures_last(figures);
     report

@@ -233,7 +233,7 @@ const OVERLOAD_RULES: &[(Rule, Option<PublishedOverload>)] = &[
 ];
 
 fn overload(lab: &Lab<'_>) -> Report {
-    const END: u32 = 40;
+    const END: u32 = 60;
 
     let mut setup = Setup::new(RPS, 1, SECOND * END);
     setup.policy = Policy::model();
@@ -247,7 +247,7 @@ fn overload(lab: &Lab<'_>) -> Report {
         let mut cells = vec![rule.to_string()];
         for (place, offered) in OFFERED.into_iter().enumerate() {
             let runs = lab.runs(&setup, rule, |seed| {
-                shedding(seed, RPS / offered, LATENCY, 0.2, 0.5)
+                shedding(seed, RPS / offered, LATENCY, 0.2, 0.2)
             });
             let success = each(&runs, |run| run.success(seconds(WARM..END)));
             let load = each(&runs, |run| run.load(seconds(WARM..END)));
@@ -277,7 +277,7 @@ fn overload(lab: &Lab<'_>) -> Report {
     report.table(table);
     report.note(
         "Retrying cannot help a server that has too much to do for good: no retries is the best rule here,\n\
-         and the default loses the least of those that retry at all.",
+         gRPC's throttle, which then all but stops retrying, comes next, and the default loses 3 to 4 points.",
     );
     report.claim(Claim::new(
         "in sustained overload, within 5 points of not retrying",
