@@ -97,6 +97,10 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("a bound listener").port()
 }
 
+#[expect(
+    clippy::zombie_processes,
+    reason = "waited for by `RedisServer`, unless the test fails here"
+)]
 fn spawn(port: u16, dir: &Path, extra: &[String]) -> Child {
     let mut child = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
