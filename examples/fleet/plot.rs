@@ -2,14 +2,13 @@
 
 use crate::{claims::MOST_SCRIPT_CALLS, report::Report};
 use plotters::{
-    chart::SeriesAnno,
     coord::{Shift, types::RangedCoordf64},
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
 use std::{error::Error, ops::Range, path::Path};
 
-const SIZE: (u32, u32) = (1000, 1100);
+const SIZE: (u32, u32) = (1000, 1300);
 const TITLE_HEIGHT: u32 = 66;
 const FONT: &str = "sans-serif";
 
@@ -70,8 +69,12 @@ fn quantities(report: &Report) -> Vec<Quantity<'static>> {
     let totals = |second: u32| report.in_seconds(second..second + 1);
     let level = |amount: f64| vec![(0.0, amount), (f64::from(seconds), amount)];
     let cap = f64::from(report.cap());
-    let balance = report.seconds().iter().zip(1u32..);
-    let balance = balance.map(|(second, end)| (f64::from(end), second.balance));
+    // A state is that of the end of its second.
+    let ends = report.seconds().iter().zip(1u32..);
+    let balance = ends
+        .clone()
+        .map(|(second, end)| (f64::from(end), second.balance));
+    let in_fleet = ends.map(|(second, end)| (f64::from(end), f64::from(second.in_fleet)));
     let processes = f64::from(report.processes());
     vec![
         Quantity {
@@ -96,6 +99,13 @@ fn quantities(report: &Report) -> Vec<Quantity<'static>> {
             label: "retries granted",
             points: per_second(&|second| totals(second).spent as f64),
             beside: ("what trickles in: 1 per second".to_owned(), level(1.0)),
+            mark_phases: false,
+        },
+        Quantity {
+            unit: "processes",
+            label: "in fleet mode (the others: local_share)",
+            points: in_fleet.collect(),
+            beside: (format!("all {processes}"), level(processes)),
             mark_phases: false,
         },
         Quantity {
@@ -150,35 +160,27 @@ fn draw_panel(
     let dots = line
         .clone()
         .map(|point| Circle::new(point, 3, BLACK.filled()));
-    name(
-        chart.draw_series(LineSeries::new(line, solid))?,
-        quantity.label,
-        |(x, y)| PathElement::new(vec![(x, y), (x + 24, y)], BLACK.stroke_width(2)),
-    );
+    chart
+        .draw_series(LineSeries::new(line, solid))?
+        .label(quantity.label)
+        .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], solid));
     chart.draw_series(dots)?;
     let (label, points) = &quantity.beside;
-    let dashed =
-        DashedLineSeries::new(points.iter().copied(), 7, 5, BLACK.mix(0.7).stroke_width(2));
-    name(chart.draw_series(dashed)?, label, |(x, y)| {
-        // Two dashes.
-        let points = vec![(x, y), (x + 24, y)];
-        PathElement::new(points, BLACK.mix(0.35).stroke_width(2))
-    });
+    let points = points.iter().copied();
+    chart
+        .draw_series(DashedLineSeries::new(points, 7, 5, solid))?
+        .label(label)
+        .legend(move |at| {
+            EmptyElement::at(at)
+                + PathElement::new([(0, 0), (9, 0)], solid)
+                + PathElement::new([(14, 0), (24, 0)], solid)
+        });
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
         .label_font((FONT, 14))
         .draw()?;
     Ok(())
-}
-
-fn name<'a>(
-    series: &mut SeriesAnno<'a, SVGBackend<'_>>,
-    label: &str,
-    sample: impl Fn((i32, i32)) -> PathElement<(i32, i32)> + 'a,
-) {
-    series.label(label).legend(sample);
 }
 
 fn shade(chart: &mut Chart<'_, '_>, report: &Report, top: f64) -> Result<(), Box<dyn Error>> {
@@ -202,9 +204,9 @@ fn name_phases(chart: &mut Chart<'_, '_>, report: &Report, top: f64) -> Result<(
         .pos(Pos::new(HPos::Center, VPos::Center));
     let middle = |phase: Range<u32>| f64::from(phase.start + phase.end) / 2.0;
     let names = [
-        (schedule.first_outage(), "down", 0.08),
+        (schedule.first_outage(), "dependency down", 0.08),
         (schedule.frozen(), "Redis frozen", 0.18),
-        (schedule.second_outage(), "down", 0.08),
+        (schedule.second_outage(), "dependency down", 0.08),
     ];
     chart.draw_series(names.map(|(phase, name, height)| {
         Text::new(name, (middle(phase), top * height), style.clone())
