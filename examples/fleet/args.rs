@@ -12,7 +12,7 @@ One retry budget for a fleet of processes, shared through Redis.
 Usage: cargo run --release --features redis --example fleet -- [OPTIONS]
 
 Options:
-  --processes N     How many processes share the budget, 1 to 64 [default: 8]
+  --processes N     How many processes share the budget, 2 to 64 [default: 8]
   --seconds N       How long they run, 20 to 600 [default: 28]
   --plot FILE.svg   Draw the run
   --help            Print this
@@ -48,7 +48,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Parsed, Box<dy
         match arg.as_str() {
             "--help" | "-h" => return Ok(Parsed::Help),
             PROCESS => return Ok(Parsed::Process(serde_json::from_str(&value()?)?)),
-            "--processes" => parsed.processes = within(&arg, &value()?, 1, 64)?,
+            "--processes" => parsed.processes = within(&arg, &value()?, 2, 64)?,
             "--seconds" => parsed.seconds = within(&arg, &value()?, LEAST_SECONDS, 600)?,
             "--plot" => parsed.plot = Some(value()?.into()),
             _ => return Err(format!("unknown argument {arg}; see --help").into()),

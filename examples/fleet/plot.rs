@@ -147,7 +147,7 @@ fn draw_panel(
         .x_labels(15)
         .y_labels(6)
         .x_label_formatter(&|second| format!("{second:.0}"))
-        .y_label_formatter(&|amount| format!("{amount:.0}"))
+        .y_label_formatter(&|amount| format!("{amount}"))
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
         .draw()?;
