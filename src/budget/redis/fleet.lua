@@ -19,7 +19,7 @@ local LEAST_INTERVAL, CALLS_PER_SECOND = 125, 400
 local LEAST_LIVE, REMEMBERED, LONGEST = 2000, 60000, 1000000000
 local ACCOUNT = {
   'balance', 'ceiling', 'at', 'rest', 'this', 'last', 'live', 'swept',
-  'earned', 'leased', 'back', 'owed',
+  'earned', 'leased', 'back', 'owed', 'debt',
 }
 
 local time = redis.call('TIME')
@@ -138,8 +138,11 @@ else
         account.ceiling + call.attempts * call.ceiling_ratio, cap() * call.ceiling_caps)
     end
   end
-  local paid = math.min(account.balance, call.owed)
+  -- What was spent without a lease and cannot be paid now is paid from what comes in later.
+  account.debt = math.min(account.debt + call.owed, cap())
+  local paid = math.min(account.balance, account.debt)
   account.balance = account.balance - paid
+  account.debt = account.debt - paid
   account.owed = account.owed + paid
   account.ceiling = math.max(0, account.ceiling - call.owed_ceiling)
 

@@ -70,7 +70,9 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 /// by it, and retries go by the *local share*: the last balance divided by the last number of processes,
 /// filled by this process's own attempts and its part of the trickle. A process that never had an answer
 /// starts with nothing and one in [`expected_processes`](RedisBudgetBuilder::expected_processes) of the
-/// trickle. What is spent so is told to Redis afterwards. One key asks after 100 ms, and then after twice
+/// trickle. What is spent so is told to Redis afterwards, and paid from the
+/// fleet's balance before anything is leased; what that does not cover is paid by what comes in next. Until all
+/// processes have told, up to about another cap may be spent. One key asks after 100 ms, and then after twice
 /// as long, up to 2 s; when it has an answer, all others ask within an interval. One `warn` event says that
 /// the store is lost, one `info` event that it is found, and [`mode`](Snapshot::mode) says which rule is in
 /// force. Redis that comes back empty is told the balance that was seen last, at most the floor cap.
@@ -87,7 +89,7 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 /// balance is leased before it is asked for again. An idle key costs nothing; its account in Redis is gone
 /// after the time in which it would have filled up and a minute.
 ///
-/// A key is one hash with 12 fields and one of about 70 bytes for each process. Its name is
+/// A key is one hash with 13 fields and one of about 70 bytes for each process. Its name is
 /// `{namespace:version:key}`, so that each lives in one slot: many dependencies spread over a cluster by
 /// themselves. One dependency is one slot. One with more processes than a node takes calls from is split by
 /// the [namespace](RedisBudgetBuilder::namespace): a part of the fleet each, with a part of the cap and of
