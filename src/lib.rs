@@ -139,7 +139,7 @@ mod exhausted;
 pub mod future;
 mod hold_off;
 mod layer;
-mod observe;
+pub mod observe;
 pub mod policy;
 pub mod reason;
 mod service;

@@ -6,6 +6,7 @@
 mod hold;
 mod outcome;
 mod stop;
+mod tell;
 
 use crate::{
     body::{BoxError, ReplayBody, ResponseBody},
@@ -16,6 +17,7 @@ use crate::{
     decide::ReplayClass,
     drain,
     exhausted::{Ending, History},
+    observe::Watch,
     policy::RetryPolicy,
     reason::{Cause, Processed, StopReason},
     shared::Shared,
@@ -31,6 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tower_service::Service;
+use tracing::Span;
 
 /// The answer of a call.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -92,6 +95,7 @@ pub(crate) struct Call<S, B> {
     /// Whether the next hop is told of deadlines and retries.
     pub(crate) tells: bool,
     pub(crate) progress: Progress,
+    pub(crate) watch: Watch,
 }
 
 /// What later attempts need: an inner service of their own, and the request.
@@ -112,6 +116,8 @@ pub(crate) struct Progress {
     /// The retry under way.
     permit: Option<Permit>,
     waited: Duration,
+    /// Since when the retry that was told of waits.
+    waiting_since: Option<Instant>,
     last_wait: Duration,
     /// The latest wait that the server asked for, and when.
     hint: Option<(Duration, Instant)>,
@@ -142,6 +148,7 @@ impl Progress {
             retry: None,
             permit: None,
             waited: Duration::ZERO,
+            waiting_since: None,
             last_wait: Duration::ZERO,
             hint: None,
             processed: Processed::No,
@@ -233,6 +240,7 @@ impl<S, B> Call<S, B> {
         } else {
             self.shared.headers.strip(&mut head.headers);
         }
+        self.attempt_started(head, now);
     }
 
     /// Who retries a call that this layer does not: where it makes one attempt whatever happens, still
@@ -250,6 +258,8 @@ impl<S, B> Call<S, B> {
     where
         S: Service<Request<ReplayBody<B>>>,
     {
+        let span = self.watch.attempt();
+        let _inside = span.as_ref().map(Span::enter);
         match self
             .received
             .as_ref()
@@ -262,10 +272,10 @@ impl<S, B> Call<S, B> {
 
     /// Runs the inner service's work: a handler's, in the scope of the request that it serves.
     pub(crate) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
-        match &self.received {
+        self.watch.inside(|| match &self.received {
             Some(received) => received.scope.enter(work),
             None => work(),
-        }
+        })
     }
 
     /// Sends an answer on its way.
@@ -325,9 +335,9 @@ where
         if let Some(reason) = self.too_late(now) {
             return Err(reason);
         }
-        self.end_wait(now);
         let last = self.progress.attempts + 1 >= self.policy.max_attempts();
         let (mut head, body) = self.again().template.request(last);
+        self.end_wait(now);
         self.begin_attempt(&mut head, now);
         let retry = self.progress.retry.take();
         self.progress.permit = retry.and_then(|retry| retry.permit);
