@@ -119,6 +119,7 @@
 //! | `axum` | [`Inherited`](deadline::Inherited) as an extractor |
 //! | `reqwest` | [`reqwest::Client`](::reqwest::Client) as a service, request builders that go through the layer, and reqwest's errors |
 //! | `http2` | h2's errors: a refused stream or a GOAWAY proves that nothing was processed |
+//! | `metrics` | [what calls do](observe), over the `metrics` facade |
 //! | `full` | all of them |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -152,7 +152,7 @@ async fn hands_over_why_a_call_was_given_up() {
     let policy = steady().max_attempts(2);
     let traced = traced(layer(policy), Script::new([reset, 500.into()]), get()).await;
     let call = attributes(&traced.call);
-    assert_eq!(call["outcome"], "stopped".into());
+    assert_eq!(call["outcome"], "exhausted".into());
     assert_eq!(call["reason"], "max_attempts".into());
     assert!(matches!(traced.call.status, Status::Error { .. }));
     let first = attributes(&traced.attempts[0]);

@@ -36,7 +36,7 @@ impl<S, B> Call<S, B> {
         self.progress.waiting_since = Some(now);
         let wait = send_at.saturating_duration_since(now);
         self.tell(now, |observer, call| {
-            observer.first_attempt_held(call, wait)
+            observer.first_attempt_held(call, wait);
         });
         Ok(true)
     }

@@ -327,7 +327,7 @@ where
             hint: progress.hint.map(|(hint, _)| hint),
         };
         self.tell(now, |observer, call| {
-            observer.retry_scheduled(call, &scheduled)
+            observer.retry_scheduled(call, &scheduled);
         });
         let progress = &mut self.progress;
         Step::Retry(match ended {

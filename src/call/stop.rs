@@ -6,7 +6,7 @@ use crate::{
     body::{BoxError, ResponseBody},
     client, clock,
     exhausted::{Details, respond},
-    observe::Skipped,
+    observe::{CallOutcome, Skipped},
     policy::OnExhausted,
     reason::{Processed, SkipReason, StopReason},
 };
@@ -63,7 +63,7 @@ where
         match skipped {
             None => {
                 self.watched(now, |observer, call| observer.succeeded(call));
-                self.watch.call_ended("success", attempts, None);
+                self.watch.call_ended(CallOutcome::Success, attempts, None);
             }
             Some(reason) => {
                 let skipped = Skipped {
@@ -73,7 +73,7 @@ where
                 };
                 self.tell(now, |observer, call| observer.skipped(call, &skipped));
                 let reason = Some(reason.as_str());
-                self.watch.call_ended("skipped", attempts, reason);
+                self.watch.call_ended(skipped.outcome(), attempts, reason);
             }
         }
         let again = self.again.take();
@@ -171,7 +171,7 @@ where
         self.tell(now, |observer, call| observer.stopped(call, &exhausted));
         let attempts = self.progress.attempts;
         self.watch
-            .call_ended("stopped", attempts, Some(reason.as_str()));
+            .call_ended(CallOutcome::Exhausted, attempts, Some(reason.as_str()));
         if let Some(scope) = &self.scope {
             scope.note(exhausted.marker());
         }

@@ -4,7 +4,7 @@ use super::{Call, Ended};
 use crate::{
     body::BoxError,
     clock,
-    observe::{AttemptFinished, AttemptOutcome, CallView, Observe, Phase, Tracing},
+    observe::{AttemptFinished, AttemptOutcome, CallOutcome, CallView, Observe, Phase, Tracing},
     policy::Verdict,
 };
 use http::request::Parts;
@@ -40,6 +40,7 @@ impl<S, B> Call<S, B> {
             deadline: self.deadline,
             waited: self.progress.waited,
             waiting_since: self.progress.waiting_since,
+            hint: self.progress.hint.map(|(hint, _)| hint),
             shared: &self.shared,
         }
     }
@@ -76,7 +77,7 @@ impl<S, B> Call<S, B> {
         self.progress.permit = None;
         self.tell(now, |observer, call| observer.cancelled(call, during));
         self.watch
-            .call_ended("cancelled", self.progress.attempts, None);
+            .call_ended(CallOutcome::Cancelled, self.progress.attempts, None);
     }
 
     fn is_watched(&self) -> bool {

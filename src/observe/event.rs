@@ -31,6 +31,8 @@ pub struct CallView<'a> {
     pub waited: Duration,
     /// Since when the call waits to be sent, or did until this event.
     pub waiting_since: Option<Instant>,
+    /// How long the server, or what others were told by it, last asked the call to wait.
+    pub hint: Option<Duration>,
     pub(crate) shared: &'a Shared,
 }
 
@@ -111,6 +113,44 @@ impl AttemptOutcome {
     }
 }
 
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CallOutcome {
+    /// With a success.
+    Success,
+    /// With an answer that is no failure, such as a 404.
+    FinalAnswer,
+    /// With a failure that was not retryable.
+    Failed,
+    /// It was given up.
+    Exhausted,
+    /// It was dropped before it had an answer.
+    Cancelled,
+}
+
+impl CallOutcome {
+    /// Every outcome there is.
+    pub const ALL: &'static [Self] = &[
+        Self::Success,
+        Self::FinalAnswer,
+        Self::Failed,
+        Self::Exhausted,
+        Self::Cancelled,
+    ];
+
+    /// Returns the outcome as it is written in traces and in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::FinalAnswer => "final_answer",
+            Self::Failed => "failed",
+            Self::Exhausted => "exhausted",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// A retry that stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -137,6 +177,18 @@ pub struct Skipped {
     pub status: Option<StatusCode>,
     /// A short name of the error, or the name of its type, if it is one.
     pub error_type: Option<&'static str>,
+}
+
+impl Skipped {
+    /// Returns how the call ended: with an answer, or with a failure.
+    pub fn outcome(&self) -> CallOutcome {
+        let answered = self.status.is_some_and(|status| !status.is_server_error());
+        if self.reason == SkipReason::FinalAnswer && answered {
+            CallOutcome::FinalAnswer
+        } else {
+            CallOutcome::Failed
+        }
+    }
 }
 
 /// What a call was doing.

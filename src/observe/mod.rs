@@ -60,10 +60,14 @@
 
 mod event;
 mod log;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub mod metrics;
 mod watch;
 
 pub use self::event::{
-    AttemptFinished, AttemptOutcome, CallView, Phase, RetryScheduled, Skipped, StoreMode,
+    AttemptFinished, AttemptOutcome, CallOutcome, CallView, Phase, RetryScheduled, Skipped,
+    StoreMode,
 };
 pub(crate) use self::{
     log::{Tracing, malformed_deadline, stopped},

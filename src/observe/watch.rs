@@ -2,7 +2,7 @@
 //!
 //! Numbers are signed: OpenTelemetry knows no others, and an unsigned one arrives as text.
 
-use super::AttemptFinished;
+use super::{AttemptFinished, CallOutcome};
 use crate::{budget::Key, policy::Side};
 use http::{Method, StatusCode, request::Parts};
 use std::borrow::Cow;
@@ -99,16 +99,16 @@ impl Watch {
         }
     }
 
-    pub(crate) fn call_ended(&self, outcome: &'static str, attempts: u32, reason: Option<&str>) {
+    pub(crate) fn call_ended(&self, outcome: CallOutcome, attempts: u32, reason: Option<&str>) {
         let Some(watched) = &self.0 else {
             return;
         };
-        watched.call.record("outcome", outcome);
+        watched.call.record("outcome", outcome.as_str());
         watched.call.record("attempts", i64::from(attempts));
         if let Some(reason) = reason {
             watched.call.record("reason", reason);
         }
-        if outcome == "stopped" {
+        if matches!(outcome, CallOutcome::Failed | CallOutcome::Exhausted) {
             watched.call.record("otel.status_code", "ERROR");
         }
     }
