@@ -143,6 +143,7 @@ async fn hands_over_siblings_of_which_each_has_a_context_of_its_own() {
     assert_eq!(attributes["dependency"], "http://search:8080".into());
     assert_eq!(attributes["outcome"], "success".into());
     assert_eq!(attributes["attempts"], 2.into());
+    assert_eq!(attributes["max_attempts"], 3.into());
     assert_eq!(call.status, Status::Unset);
 }
 

@@ -157,3 +157,91 @@ fn find(name: &str) -> Option<&'static Metric> {
         metric.name == name || (metric.kind == Kind::Histogram && Some(metric.name) == stem)
     })
 }
+
+const ALERTS: &str = include_str!("../../examples/observability/alerts.yml");
+const ALERTS_TEST: &str = include_str!("../../examples/observability/alerts_test.yml");
+const DASHBOARD: &str = include_str!("../../examples/observability/dashboard.json");
+
+/// Labels that come from Prometheus, from histograms, and from the alerts themselves.
+const FOREIGN: [&str; 7] = [
+    "job",
+    "instance",
+    "le",
+    "alertname",
+    "alertstate",
+    "severity",
+    "__name__",
+];
+
+/// Each metric that a text names, with the labels that it is selected by.
+fn selected(text: &str) -> Vec<(String, Vec<String>)> {
+    let text = text.replace("\\\"", "\"");
+    let mut selected = Vec::new();
+    for part in text.split("tower_retry_").skip(1) {
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let (name, rest) = part.split_at(end.unwrap_or(part.len()));
+        let selector = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        let labels = selector
+            .into_iter()
+            .flat_map(|(labels, _)| labels.split(','));
+        let labels = labels.filter_map(|label| label.split_once(['=', '!']));
+        let labels = labels.map(|(label, _)| label.trim().to_owned()).collect();
+        selected.push((name.to_owned(), labels));
+    }
+    selected
+}
+
+#[test]
+fn alerts_and_dashboard_name_no_other_metric_or_label() {
+    for (file, text) in [
+        ("alerts.yml", ALERTS),
+        ("alerts_test.yml", ALERTS_TEST),
+        ("dashboard.json", DASHBOARD),
+    ] {
+        let selected = selected(text);
+        assert!(selected.len() > 20, "{file}");
+        for (name, labels) in selected {
+            let metric = find(&name).unwrap_or_else(|| panic!("{file}: no metric {name}"));
+            assert!(
+                !is_reserved(metric),
+                "{file}: nothing is written into {name}"
+            );
+            for label in labels {
+                let known = metric.labels.contains(&&*label) || FOREIGN.contains(&&*label);
+                assert!(known, "{file}: {name} has no label {label}");
+            }
+        }
+        for part in text.split("by (").skip(1) {
+            let (labels, _) = part.split_once(')').expect("a list that ends");
+            for label in labels.split(',').map(str::trim) {
+                let ours = ALL.iter().any(|metric| metric.labels.contains(&label));
+                assert!(ours || FOREIGN.contains(&label), "{file}: no label {label}");
+            }
+        }
+    }
+}
+
+#[test]
+fn runbooks_name_no_metric_that_is_not_there() {
+    let words = ALERTS.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ends = ["_total", "_seconds", "_bytes"];
+    for word in words.filter(|word| ends.iter().any(|end| word.ends_with(end))) {
+        let name = word.strip_prefix("tower_retry_").unwrap_or(word);
+        assert!(find(name).is_some(), "{word}");
+    }
+}
+
+#[test]
+fn the_dashboard_shows_everything_that_is_written() {
+    let shown: BTreeSet<_> = selected(DASHBOARD)
+        .iter()
+        .filter_map(|(name, _)| find(name))
+        .map(|metric| metric.name)
+        .collect();
+    let hidden: Vec<_> = ALL
+        .iter()
+        .filter(|metric| !is_reserved(metric) && !shown.contains(metric.name))
+        .map(|metric| metric.name)
+        .collect();
+    assert_eq!(hidden, ["config_info"]);
+}
