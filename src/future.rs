@@ -53,7 +53,9 @@ pin_project! {
             let mut this = this.project();
             if let Some(during) = this.state.phase() {
                 let _inside = this.span.enter();
-                this.call.watch.inside(|| this.state.set(State::Done));
+                let attempt = this.call.watch.enter();
+                this.state.set(State::Done);
+                drop(attempt);
                 this.call.cancelled(during);
             }
         }

@@ -15,13 +15,11 @@ use crate::{
 use http::{Method, Request, Response, header, request::Parts};
 use http_body::{Body, SizeHint};
 use std::{
-    borrow::Cow,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 use tower_service::Service;
-use tracing::Span;
 
 /// A service that retries the one inside. Made by [`RetryBudgetLayer`](crate::RetryBudgetLayer).
 ///
@@ -78,7 +76,10 @@ where
         let size = factory.is_none().then(|| body.size_hint());
         let mut call = self.begin(&mut head, size.as_ref(), now);
         let span = observe::call_span(&call.method, &call.key, call.policy.max_attempts());
-        call.watch = Watch::new(&span, self.operation(&head, &span));
+        if self.shared.observer.is_some() || !span.is_disabled() {
+            let name = self.shared.operation_fn.as_ref();
+            call.watch = Watch::new(&span, name.and_then(|name| name(&head)));
+        }
         call.watched(now, |observer, call| observer.call_started(call));
         let held = match call.hold_first(now) {
             Ok(held) => held,
@@ -198,13 +199,6 @@ impl<S> RetryBudget<S> {
         let attempt = scope.and_then(Scope::attempt);
         let skipped = attempt.filter(|attempt| self.shared.layered.skips(*attempt));
         skipped.map(Ownership::Attempt)
-    }
-
-    /// What the call is for, if somebody listens.
-    fn operation(&self, head: &Parts, span: &Span) -> Option<Cow<'static, str>> {
-        let name = self.shared.operation_fn.as_ref()?;
-        let listening = self.shared.observer.is_some() || !span.is_disabled();
-        listening.then(|| name(head)).flatten()
     }
 
     /// Whose request it is, where that decides who is held back.

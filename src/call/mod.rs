@@ -272,10 +272,11 @@ impl<S, B> Call<S, B> {
 
     /// Runs the inner service's work: a handler's, in the scope of the request that it serves.
     pub(crate) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.watch.inside(|| match &self.received {
+        let _inside = self.watch.enter();
+        match &self.received {
             Some(received) => received.scope.enter(work),
             None => work(),
-        })
+        }
     }
 
     /// Sends an answer on its way.

@@ -13,7 +13,17 @@ use std::time::Instant;
 
 impl<S, B> Call<S, B> {
     /// Tells the layer's observer, if there is one, what `tracing` has no event for.
+    ///
+    /// This is on the way of every call. Where nobody watches it is one look at a pointer.
+    #[inline]
     pub(crate) fn watched(&self, at: Instant, event: impl FnOnce(&dyn Observe, &CallView<'_>)) {
+        if self.watch.is_some() {
+            self.tell_observer(at, event);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_observer(&self, at: Instant, event: impl FnOnce(&dyn Observe, &CallView<'_>)) {
         if let Some(observer) = &self.shared.observer {
             event(&**observer, &self.view(at));
         }
@@ -46,14 +56,22 @@ impl<S, B> Call<S, B> {
     }
 
     /// An attempt is being sent, after its wait, if it had one.
+    #[inline]
     pub(super) fn attempt_started(&mut self, head: &Parts, now: Instant) {
+        if self.watch.is_some() {
+            self.tell_of_attempt(head, now);
+        }
+        self.progress.waiting_since = None;
+    }
+
+    #[inline(never)]
+    fn tell_of_attempt(&mut self, head: &Parts, now: Instant) {
         let attempts = self.progress.attempts;
         self.watch.attempt_started(attempts, head, self.shared.side);
         self.watched(now, |observer, call| {
             let retry = self.progress.retry.as_ref().filter(|_| attempts > 1);
             observer.attempt_started(call, retry.map(|retry| retry.cause));
         });
-        self.progress.waiting_since = None;
     }
 
     /// The call is dropped. What it had of the inner service is gone already.
@@ -80,10 +98,6 @@ impl<S, B> Call<S, B> {
             .call_ended(CallOutcome::Cancelled, self.progress.attempts, None);
     }
 
-    fn is_watched(&self) -> bool {
-        self.shared.observer.is_some() || self.watch.is_some()
-    }
-
     fn attempt_finished(&mut self, attempt: AttemptFinished, now: Instant) {
         self.watched(now, |observer, call| {
             observer.attempt_finished(call, &attempt);
@@ -98,24 +112,29 @@ where
     B::Error: Into<BoxError>,
 {
     /// An attempt ended, and was classified.
+    #[inline]
     pub(super) fn attempt_ended<R, E: 'static>(
         &mut self,
         ended: &Ended<R, E>,
         verdict: &Verdict,
         now: Instant,
     ) {
-        if self.is_watched() {
-            let ending = self.ending(ended, now);
-            self.attempt_finished(
-                AttemptFinished {
-                    outcome: verdict.outcome(),
-                    cause: verdict.cause(),
-                    status: ending.status,
-                    error_type: ending.error_type,
-                    elapsed: now.saturating_duration_since(self.progress.attempt_started),
-                },
-                now,
-            );
+        if self.watch.is_some() {
+            self.tell_of_end(ended, verdict, now);
         }
+    }
+
+    #[inline(never)]
+    fn tell_of_end<R, E: 'static>(&mut self, ended: &Ended<R, E>, verdict: &Verdict, now: Instant) {
+        let ending = self.ending(ended, now);
+        let elapsed = now.saturating_duration_since(self.progress.attempt_started);
+        let attempt = AttemptFinished {
+            outcome: verdict.outcome(),
+            cause: verdict.cause(),
+            status: ending.status,
+            error_type: ending.error_type,
+            elapsed,
+        };
+        self.attempt_finished(attempt, now);
     }
 }

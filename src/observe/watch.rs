@@ -6,7 +6,7 @@ use super::{AttemptFinished, CallOutcome};
 use crate::{budget::Key, policy::Side};
 use http::{Method, StatusCode, request::Parts};
 use std::borrow::Cow;
-use tracing::{Span, field::Empty};
+use tracing::{Span, field::Empty, span::Entered};
 
 /// What the spans are filtered by, apart from the events.
 const TARGET: &str = "tower_retry_budget::call";
@@ -39,14 +39,11 @@ struct Watched {
 
 impl Watch {
     pub(crate) fn new(call: &Span, operation: Option<Cow<'static, str>>) -> Self {
-        let listening = !call.is_disabled() || operation.is_some();
-        Self(listening.then(|| {
-            Box::new(Watched {
-                call: call.clone(),
-                attempt: Span::none(),
-                operation,
-            })
-        }))
+        Self(Some(Box::new(Watched {
+            call: call.clone(),
+            attempt: Span::none(),
+            operation,
+        })))
     }
 
     pub(crate) fn is_some(&self) -> bool {
@@ -57,19 +54,17 @@ impl Watch {
         self.0.as_ref()?.operation.as_deref()
     }
 
-    /// Runs the inner service's work inside the span of the attempt under way.
-    pub(crate) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
-        match &self.0 {
-            Some(watched) => watched.attempt.in_scope(work),
-            None => work(),
-        }
+    /// Enters the span of the attempt under way.
+    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+        self.0.as_ref().map(|watched| watched.attempt.enter())
     }
 
-    /// The span of the attempt under way, where `inside` would hold on to the call.
+    /// The span of the attempt under way, where `enter` would hold on to the call.
     pub(crate) fn attempt(&self) -> Option<Span> {
         self.0.as_ref().map(|watched| watched.attempt.clone())
     }
 
+    /// Begins the span of an attempt.
     pub(crate) fn attempt_started(&mut self, attempt: u32, head: &Parts, side: Side) {
         if let Some(watched) = &mut self.0 {
             watched.attempt = attempt_span(&watched.call, attempt, head, side);
@@ -99,17 +94,24 @@ impl Watch {
         }
     }
 
+    #[inline]
     pub(crate) fn call_ended(&self, outcome: CallOutcome, attempts: u32, reason: Option<&str>) {
-        let Some(watched) = &self.0 else {
-            return;
-        };
-        watched.call.record("outcome", outcome.as_str());
-        watched.call.record("attempts", i64::from(attempts));
+        if let Some(watched) = &self.0 {
+            watched.call_ended(outcome, attempts, reason);
+        }
+    }
+}
+
+impl Watched {
+    #[inline(never)]
+    fn call_ended(&self, outcome: CallOutcome, attempts: u32, reason: Option<&str>) {
+        self.call.record("outcome", outcome.as_str());
+        self.call.record("attempts", i64::from(attempts));
         if let Some(reason) = reason {
-            watched.call.record("reason", reason);
+            self.call.record("reason", reason);
         }
         if matches!(outcome, CallOutcome::Failed | CallOutcome::Exhausted) {
-            watched.call.record("otel.status_code", "ERROR");
+            self.call.record("otel.status_code", "ERROR");
         }
     }
 }
