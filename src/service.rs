@@ -80,14 +80,14 @@ where
             let name = self.shared.operation_fn.as_ref();
             call.watch = Watch::new(&span, name.and_then(|name| name(&head)));
         }
+        let inside = span.enter();
         call.watched(now, |observer, call| observer.call_started(call));
         let held = match call.hold_first(now) {
             Ok(held) => held,
             Err(reason) => {
                 self.keep_unready();
-                let _inside = span.enter();
                 let answer = call.give_up(reason);
-                drop(_inside);
+                drop(inside);
                 return ResponseFuture::answered(call, span, answer);
             }
         };
@@ -107,13 +107,12 @@ where
         if held {
             self.keep_unready();
             call.again = template.map(|template| self.again(template));
+            drop(inside);
             return ResponseFuture::held(call, span);
         }
         call.begin_attempt(&mut head, now);
-        let future = {
-            let _inside = span.enter();
-            call.inside(|| self.inner.call(Request::from_parts(head, body)))
-        };
+        let future = call.inside(|| self.inner.call(Request::from_parts(head, body)));
+        drop(inside);
         call.again = template.map(|template| self.again(template));
         ResponseFuture::attempt(call, span, future)
     }
