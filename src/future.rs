@@ -67,13 +67,13 @@ pin_project! {
     enum State<F, R, E> {
         // An attempt is under way.
         Attempt { #[pin] future: F },
-        // A shared budget is asked. The outcome is kept: the budget may refuse.
+        // A shared budget is asked, or credentials are refreshed. The outcome is kept: it may stand.
         Ask { asking: Asking, ended: Option<Ended<R, E>> },
         // The body of the failed response is read to its end, so that its connection can be reused.
         Drain { #[pin] drain: Drain<R> },
         // The time before the next attempt. Nothing of the inner service is held.
         Wait,
-        // The inner service gets ready for the next attempt.
+        // The next attempt is kept by whoever resumes calls, then the inner service gets ready for it.
         Ready,
         // The answer was found without an attempt.
         Answered { answer: Option<Answer<R, E>> },
@@ -150,7 +150,7 @@ where
                     }
                 },
                 StateProj::Ask { asking, ended } => {
-                    let answer = asking.as_mut().poll(cx);
+                    let answer = asking.poll(cx);
                     if answer.is_pending() {
                         ready!(this.timer.as_mut().poll_at(call.deadline, cx));
                     }
@@ -168,6 +168,7 @@ where
                     continue;
                 }
                 StateProj::Wait => {
+                    call.poll_persisting(cx);
                     ready!(this.timer.as_mut().poll_at(call.send_at(), cx));
                     match call.wait_is_over() {
                         Ok(true) => this.state.set(State::Ready),
@@ -182,9 +183,9 @@ where
                     continue;
                 }
                 StateProj::Ready => {
-                    let ready = match call.service().poll_ready(cx) {
+                    let ready = match call.poll_begin(cx) {
                         Poll::Ready(Ok(())) => call.next_request(),
-                        Poll::Ready(Err(error)) => Err(call.not_ready(error)),
+                        Poll::Ready(Err(reason)) => Err(reason),
                         Poll::Pending => {
                             ready!(this.timer.as_mut().poll_at(call.deadline, cx));
                             Err(StopReason::DeadlineReached)

@@ -108,7 +108,8 @@
 //!
 //! # Runtime
 //!
-//! Tokio with its time driver enabled. The crate spawns no tasks.
+//! Tokio with its time driver enabled. The crate spawns no tasks, but for the one of a
+//! [`RedisBudget`](budget::RedisBudget).
 //!
 //! # Features
 //!
@@ -118,17 +119,24 @@
 //! |---|---|
 //! | `axum` | [`Inherited`](deadline::Inherited) as an extractor |
 //! | `reqwest` | [`reqwest::Client`](::reqwest::Client) as a service, request builders that go through the layer, and reqwest's errors |
+//! | `redis` | [`RedisBudget`](budget::RedisBudget): one budget for a fleet of processes |
 //! | `http2` | h2's errors: a refused stream or a GOAWAY proves that nothing was processed |
 //! | `metrics` | [what calls do](observe), over the `metrics` facade |
+//! | `serde` | [`RetryState`] can be serialised |
 //! | `full` | all of them |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What a feature brings is linked to, and not there without it.
-#![cfg_attr(not(feature = "reqwest"), allow(rustdoc::broken_intra_doc_links))]
+#![cfg_attr(
+    not(all(feature = "redis", feature = "reqwest")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 pub mod body;
 pub mod budget;
 mod call;
+#[cfg(doc)]
+pub mod choosing_numbers;
 mod client;
 mod clock;
 mod config_error;
@@ -143,6 +151,7 @@ mod layer;
 pub mod observe;
 pub mod policy;
 pub mod reason;
+mod retry_state;
 mod service;
 mod shared;
 mod template;
@@ -160,6 +169,7 @@ pub use self::{
     hold_off::HoldOff,
     layer::RetryBudgetLayer,
     policy::{OnExhausted, RetryPolicy},
+    retry_state::{Persist, RetryState},
     service::RetryBudget,
 };
 

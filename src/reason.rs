@@ -104,6 +104,9 @@ pub enum SkipReason {
     Disabled,
     /// The outcome is an answer, not a failure that another attempt might mend.
     FinalAnswer,
+    /// `410 Gone`: what was asked for is gone for good. Whoever keeps a list of endpoints can take this
+    /// one off it (RFC 9110, section 15.5.11).
+    Gone,
 }
 
 impl SkipReason {
@@ -114,6 +117,7 @@ impl SkipReason {
         Self::OwnedAbove,
         Self::Disabled,
         Self::FinalAnswer,
+        Self::Gone,
     ];
 
     /// Returns the reason as it is written in traces and in metrics.
@@ -124,6 +128,7 @@ impl SkipReason {
             Self::OwnedAbove => "owned_above",
             Self::Disabled => "disabled",
             Self::FinalAnswer => "final_answer",
+            Self::Gone => "gone",
         }
     }
 }
@@ -146,6 +151,8 @@ pub enum Cause {
     Unprocessed,
     /// The connection broke while the request was under way.
     Transport,
+    /// `401` or `403`, and the credentials were refreshed. Never withdrawn from a budget.
+    Credentials,
     /// A user's classifier called it retryable and named no other cause.
     Other,
 }
@@ -159,6 +166,7 @@ impl Cause {
         Self::ServerError,
         Self::Unprocessed,
         Self::Transport,
+        Self::Credentials,
         Self::Other,
     ];
 
@@ -171,6 +179,7 @@ impl Cause {
             Self::ServerError => "server_error",
             Self::Unprocessed => "unprocessed",
             Self::Transport => "transport",
+            Self::Credentials => "credentials",
             Self::Other => "other",
         }
     }

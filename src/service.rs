@@ -1,7 +1,7 @@
 use crate::{
     body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
     budget::Key,
-    call::{Again, Call, Progress},
+    call::{Again, Call, Progress, Resume},
     clock,
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
@@ -148,7 +148,12 @@ impl<S> RetryBudget<S> {
             None => Scope::inherited(head),
         };
         let above = self.above(head, scope.as_ref());
-        let policy = self.policy(head);
+        let mut resume = Resume::take(head, now);
+        let mut policy = self.policy(head);
+        if let Some(resume) = &resume {
+            policy = resume.limit(policy);
+        }
+        policy.give_key(head, shared.side);
         let idempotent = policy.is_idempotent(head, shared.side);
         let class = match above {
             Some(_) => ReplayClass::Never(SkipReason::OwnedAbove),
@@ -156,7 +161,12 @@ impl<S> RetryBudget<S> {
         };
         let fits = size.is_none_or(|size| fits(size, policy.replay_limit()));
         let total = total_timeout(policy.total_timeout(shared.side), class, fits);
+        let kept = resume.as_ref().and_then(|resume| resume.deadline());
         let deadline = deadline(head, scope.as_ref(), total, now);
+        let deadline = deadline.into_iter().chain(kept).min();
+        if let Some(resume) = &mut resume {
+            resume.admit(policy.max_attempts(), deadline);
+        }
         if let Some(received) = &mut received {
             received.scope = received.scope.until(deadline);
         }
@@ -176,7 +186,8 @@ impl<S> RetryBudget<S> {
             scope,
             received,
             above,
-            progress: Progress::new(now),
+            progress: Progress::new(now, resume.as_ref().map_or(0, |resume| resume.attempts())),
+            resume,
             policy,
             shared: Arc::clone(shared),
             watch: Watch::default(),

@@ -4,7 +4,7 @@ use crate::{
     body::{BoxError, Replay, ReplayBody},
     policy::RequestView,
 };
-use http::{HeaderName, request::Parts};
+use http::{HeaderName, HeaderValue, request::Parts};
 use http_body::Body;
 
 /// The caller's original head, and the side of the body that can produce it again.
@@ -27,6 +27,12 @@ impl<B> Template<B> {
             headers: &self.head.headers,
             extensions: &self.head.extensions,
         }
+    }
+
+    /// Sets a secret header of all requests from here on.
+    pub(crate) fn set(&mut self, name: HeaderName, mut value: HeaderValue) {
+        value.set_sensitive(true);
+        self.head.headers.insert(name, value);
     }
 
     /// Leaves a header out of all requests from here on.

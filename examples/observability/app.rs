@@ -33,8 +33,8 @@ use tower::{Layer, ServiceExt};
 use tower_retry_budget::{
     DeadlineLayer, RetryBudget, RetryBudgetLayer, RetryPolicy,
     body::ReplayBody,
-    budget::Key,
-    observe::{Observe, StoreMode, metrics::Metrics},
+    budget::{Key, StoreMode},
+    observe::{Observe, metrics::Metrics},
 };
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -189,7 +189,7 @@ impl AppState {
         // does not answer.
         if health == Health::Broken {
             self.metrics.store_failed("timeout");
-            self.metrics.store_mode_changed(StoreMode::Local);
+            self.metrics.store_mode_changed(StoreMode::LocalShare);
         } else {
             self.metrics.store_mode_changed(StoreMode::Fleet);
         }

@@ -153,6 +153,17 @@ impl<T> KeyMap<T> {
         })
     }
 
+    /// Uses all accounts of keys, one after the other.
+    #[cfg(feature = "redis")]
+    pub(super) fn for_each(&self, mut use_it: impl FnMut(&Key, &T)) {
+        for shard in &self.shards {
+            let entries = shard.read().unwrap_or_else(PoisonError::into_inner);
+            for (key, account) in entries.iter() {
+                use_it(key, account);
+            }
+        }
+    }
+
     /// How many keys have an account of their own.
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)

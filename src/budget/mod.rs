@@ -13,8 +13,9 @@
 //! - [`WindowBudget`] allows a share of the traffic in a rolling window: easy to state, and with
 //!   presets for what Finagle, tower, Linkerd and others do.
 //! - [`FnBudget`] wraps any budget that has a deposit and a withdrawal, such as tower's.
+//! - [`RedisBudget`] is the token rule over a whole fleet, with a Redis that the processes share.
 //!
-//! None of them needs a store; each limits the process it is in. What the accounts are kept by is the
+//! The first three need no store; each limits the process it is in. What the accounts are kept by is the
 //! [`BudgetScope`].
 
 mod closures;
@@ -22,17 +23,22 @@ mod key;
 mod keyed;
 mod milli;
 mod permit;
+#[cfg(feature = "redis")]
+mod redis;
 mod scope;
 mod snapshot;
 mod token;
 mod window;
 
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use self::redis::{RedisBudget, RedisBudgetBuilder};
 pub use self::{
     closures::FnBudget,
     key::Key,
     permit::{Permit, Settled},
     scope::BudgetScope,
-    snapshot::Snapshot,
+    snapshot::{Snapshot, StoreMode},
     token::{TokenBudget, TokenBudgetBuilder},
     window::{WindowBudget, WindowBudgetBuilder},
 };

@@ -1,4 +1,5 @@
 use super::milli::tokens;
+use std::time::Duration;
 
 /// What one key's account in a budget holds at one time.
 ///
@@ -12,6 +13,8 @@ pub struct Snapshot {
     pub(super) cap: u64,
     pub(super) ceiling: Option<u64>,
     pub(super) counts: Counts,
+    /// For a budget that is shared through a store.
+    pub(super) fleet: Option<Fleet>,
 }
 
 impl Snapshot {
@@ -52,6 +55,59 @@ impl Snapshot {
     pub fn refunded(&self) -> u64 {
         self.counts.refunded
     }
+
+    /// Returns the tokens of a fleet's balance that this process has leased and not spent; 0 for a
+    /// budget of one process.
+    pub fn leased(&self) -> f64 {
+        self.fleet.map_or(0.0, |fleet| tokens(fleet.leased))
+    }
+
+    /// Returns by what rule retries are granted now; `None` for a budget of one process.
+    pub fn mode(&self) -> Option<StoreMode> {
+        self.fleet.map(|fleet| fleet.mode)
+    }
+
+    /// Returns how many processes shared the account when the store last answered, this one among
+    /// them; 0 if it never has, and for a budget of one process.
+    pub fn live(&self) -> u64 {
+        self.fleet.map_or(0, |fleet| fleet.live)
+    }
+
+    /// Returns the time since the store last answered for this key; `None` if it never has, and for
+    /// a budget of one process.
+    pub fn synced_ago(&self) -> Option<Duration> {
+        self.fleet.and_then(|fleet| fleet.synced)
+    }
+}
+
+/// By what rule a budget that is shared through a store grants retries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreMode {
+    /// By the whole fleet's account: the store answers.
+    Fleet,
+    /// By this process's share of what the fleet had: the store does not answer, or has not been
+    /// asked yet.
+    LocalShare,
+}
+
+impl StoreMode {
+    /// Returns `fleet` or `local_share`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fleet => "fleet",
+            Self::LocalShare => "local_share",
+        }
+    }
+}
+
+/// What a process knows of the fleet that it shares a budget with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fleet {
+    pub(super) leased: u64,
+    pub(super) mode: StoreMode,
+    pub(super) live: u64,
+    pub(super) synced: Option<Duration>,
 }
 
 /// What happened to an account so far, in retries.

@@ -22,7 +22,9 @@ impl<S, B> Call<S, B> {
         {
             return Err(StopReason::DeadlineReached);
         }
-        let Some(send_at) = self.held_until(now)? else {
+        let resumed_at = self.resumed_at(now)?;
+        let held_until = self.held_until(now)?;
+        let Some(send_at) = held_until.max(resumed_at) else {
             return Ok(false);
         };
         let place = self.shared.waiting.enter().ok_or(StopReason::Overloaded)?;

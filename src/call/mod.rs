@@ -5,6 +5,8 @@
 
 mod hold;
 mod outcome;
+mod refresh;
+mod resume;
 mod stop;
 mod tell;
 
@@ -24,22 +26,20 @@ use crate::{
     template::Template,
     waiting::WaitingPlace,
 };
-use http::{HeaderMap, Method, Request, Response, request::Parts};
+use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body;
 use std::{
-    future::Future,
-    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tower_service::Service;
 use tracing::Span;
 
+use self::refresh::Refresh;
+pub(crate) use self::{refresh::Asking, resume::Resume};
+
 /// The answer of a call.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
-
-/// A shared budget being asked.
-pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<Permit, StopReason>> + Send>>;
 
 /// How an attempt ended.
 pub(crate) enum Ended<R, E> {
@@ -58,10 +58,20 @@ impl<R, E> From<Result<Response<R>, E>> for Ended<R, E> {
     }
 }
 
+impl<R, E> Ended<R, E> {
+    /// The status, if it ended with a response.
+    fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Response(response) => Some(response.status()),
+            Self::Error(_) | Self::Cut => None,
+        }
+    }
+}
+
 /// What to do after an attempt has ended.
 pub(crate) enum Step<R, E> {
     Answer(Answer<R, E>),
-    /// Wait for a shared budget; keep the outcome until it has decided.
+    /// Wait for a shared budget or for credentials; keep the outcome until that has decided.
     Ask(Asking, Ended<R, E>),
     /// The retry stands. The body, if any, is drained so that its connection can be used again.
     Retry(Option<R>),
@@ -94,6 +104,8 @@ pub(crate) struct Call<S, B> {
     pub(crate) tenant: Option<String>,
     /// Whether the next hop is told of deadlines and retries.
     pub(crate) tells: bool,
+    /// What outlives the process, if the caller wants that.
+    pub(crate) resume: Option<Box<Resume>>,
     pub(crate) progress: Progress,
     pub(crate) watch: Watch,
 }
@@ -115,6 +127,9 @@ pub(crate) struct Progress {
     retry: Option<Pending>,
     /// The retry under way.
     permit: Option<Permit>,
+    refresh: Refresh,
+    /// The generation of the credentials that the attempt under way was sent with.
+    credentials: u64,
     waited: Duration,
     /// Since when the retry that was told of waits.
     waiting_since: Option<Instant>,
@@ -134,24 +149,31 @@ struct Pending {
     decided: Instant,
     send_at: Instant,
     cause: Cause,
-    /// `None` while a shared budget is being asked.
+    /// `None` while a shared budget is being asked, and where none is needed.
     permit: Option<Permit>,
     _place: WaitingPlace,
 }
 
 impl Progress {
-    pub(crate) fn new(started: Instant) -> Self {
+    /// Of a call that has used so many attempts before.
+    pub(crate) fn new(started: Instant, attempts: u32) -> Self {
         Self {
-            attempts: 0,
+            attempts,
             attempt_started: started,
             attempt_limit: None,
             retry: None,
             permit: None,
+            refresh: Refresh::default(),
+            credentials: 0,
             waited: Duration::ZERO,
             waiting_since: None,
             last_wait: Duration::ZERO,
             hint: None,
-            processed: Processed::No,
+            processed: if attempts == 0 {
+                Processed::No
+            } else {
+                Processed::Unknown
+            },
             last: Ending::default(),
             last_error: None,
             rate_limit: HeaderMap::new(),
@@ -213,6 +235,9 @@ impl<S, B> Call<S, B> {
             head.extensions.insert(RetriedAbove);
         }
         let progress = &mut self.progress;
+        if let Some(credentials) = self.policy.credentials() {
+            progress.credentials = credentials.generation();
+        }
         progress.attempts += 1;
         progress.attempt_started = now;
         let remaining = self
@@ -280,7 +305,8 @@ impl<S, B> Call<S, B> {
     }
 
     /// Sends an answer on its way.
-    pub(crate) fn finish<R, E>(&self, answer: Answer<R, E>) -> Answer<R, E> {
+    pub(crate) fn finish<R, E>(&mut self, answer: Answer<R, E>) -> Answer<R, E> {
+        let answer = self.keep(answer);
         match (&self.received, &self.shared.inbound) {
             (Some(received), Some(inbound)) => answer.map(|mut response| {
                 inbound.tell(received, &mut response);

@@ -1,7 +1,7 @@
 //! What a call makes of an attempt that ended: the outcome is classified, told to the budget, recorded
 //! and decided on.
 
-use super::{Call, Ended, Pending, Step};
+use super::{Asking, Call, Ended, Pending, Step};
 use crate::{
     Exhausted,
     body::BoxError,
@@ -15,6 +15,7 @@ use crate::{
     policy::{Outcome, ResponseView, ResultView, Verdict},
     reason::{Cause, Processed, SkipReason, StopReason},
 };
+use http::StatusCode;
 use http_body::Body;
 use std::{
     any::type_name,
@@ -53,9 +54,18 @@ where
             let skip = SkipReason::FinalAnswer;
             return Step::Answer(self.let_stand(ended, Some(skip), now));
         }
+        let ended = match self.refresh(ended, &verdict, now) {
+            Ok(step) => return step,
+            Err(ended) => ended,
+        };
         match self.decide(&verdict, hint, now) {
             Decision::LetStand(_) if cut => self.stop(StopReason::AttemptTimeout, Some(ended), now),
-            Decision::LetStand(skip) => Step::Answer(self.let_stand(ended, Some(skip), now)),
+            Decision::LetStand(skip) => {
+                let gone =
+                    skip == SkipReason::FinalAnswer && ended.status() == Some(StatusCode::GONE);
+                let skip = if gone { SkipReason::Gone } else { skip };
+                Step::Answer(self.let_stand(ended, Some(skip), now))
+            }
             Decision::Stop(reason) => self.stop(reason, Some(ended), now),
             Decision::RetryAfter(wait) => {
                 if let Some((again, name)) = self.again.as_mut().zip(verdict.take_header_to_drop())
@@ -72,27 +82,35 @@ where
         }
     }
 
-    /// Takes the answer of a shared budget.
+    /// Takes the answer of a shared budget, or learns that the credentials are refreshed.
     pub(crate) fn answered<R, E: 'static>(
         &mut self,
-        answer: Result<Permit, StopReason>,
+        answer: Result<Option<Permit>, StopReason>,
         ended: Ended<R, E>,
     ) -> Step<R, E> {
         let now = clock::now();
-        match (answer, self.too_late(now)) {
+        let too_late = self.too_late(now);
+        if self.is_refreshing() {
+            return self.refreshed(answer.is_ok() && too_late.is_none(), ended, now);
+        }
+        match (answer, too_late) {
             (Ok(permit), None) => self.granted(permit, ended),
             // The asking took so long that nothing can be sent any more. The outcome is still here.
             (Ok(permit), Some(reason)) => {
-                permit.give_back(now);
+                drop(permit);
                 self.stop(reason, Some(ended), now)
             }
             (Err(reason), _) => self.denied(reason, ended, now),
         }
     }
 
-    /// The deadline came before the answer of a shared budget.
+    /// The deadline came before the answer.
     pub(crate) fn unanswered<R, E: 'static>(&mut self, ended: Ended<R, E>) -> Step<R, E> {
-        self.stop(StopReason::DeadlineReached, Some(ended), clock::now())
+        let now = clock::now();
+        if self.is_refreshing() {
+            return self.refreshed(false, ended, now);
+        }
+        self.stop(StopReason::DeadlineReached, Some(ended), now)
     }
 
     fn denied<R, E: 'static>(
@@ -297,26 +315,33 @@ where
         });
         let budget = Arc::clone(&self.shared.budget);
         match budget.withdraw(&self.key, cause, now) {
-            Withdrawal::Granted(permit) => self.granted(permit, ended),
+            Withdrawal::Granted(permit) => self.granted(Some(permit), ended),
             Withdrawal::Denied(reason) => self.denied(reason, ended, now),
-            Withdrawal::Pending(asking) => Step::Ask(asking, ended),
+            Withdrawal::Pending(asking) => Step::Ask(Asking::Budget(asking), ended),
         }
     }
 
     /// The decision to retry stands: lets go of the outcome and of all that reads the request body.
-    fn granted<R, E: 'static>(&mut self, mut permit: Permit, ended: Ended<R, E>) -> Step<R, E> {
+    pub(super) fn granted<R, E: 'static>(
+        &mut self,
+        mut permit: Option<Permit>,
+        ended: Ended<R, E>,
+    ) -> Step<R, E> {
         let now = clock::now();
         // What read the body until now may have read too much while the budget was asked.
         if !self.again().template.body.supersede() {
-            permit.give_back(now);
+            drop(permit);
             return self.not_replayable(ended, now);
         }
-        permit.observed(self.shared.observer.as_ref());
+        if let Some(permit) = &mut permit {
+            permit.observed(self.shared.observer.as_ref());
+        }
+        let withdrawn = permit.is_some();
         let progress = &mut self.progress;
         let Some(retry) = &mut progress.retry else {
             unreachable!("a budget is asked only for a retry that was decided on");
         };
-        retry.permit = Some(permit);
+        retry.permit = permit;
         progress.last_wait = retry.send_at - retry.decided;
         progress.waiting_since = Some(retry.decided);
         let scheduled = RetryScheduled {
@@ -325,10 +350,12 @@ where
             error_type: progress.last.error_type,
             wait: progress.last_wait,
             hint: progress.hint.map(|(hint, _)| hint),
+            withdrawn,
         };
         self.tell(now, |observer, call| {
             observer.retry_scheduled(call, &scheduled);
         });
+        self.persist_wait(now);
         let progress = &mut self.progress;
         Step::Retry(match ended {
             Ended::Response(response) => {

@@ -165,6 +165,8 @@ pub struct RetryScheduled {
     pub wait: Duration,
     /// How long the server asked it to wait.
     pub hint: Option<Duration>,
+    /// Whether it was withdrawn from the budget. One with refreshed credentials is not.
+    pub withdrawn: bool,
 }
 
 /// An outcome, other than a success, that is the call's answer.
@@ -183,7 +185,8 @@ impl Skipped {
     /// Returns how the call ended: with an answer, or with a failure.
     pub fn outcome(&self) -> CallOutcome {
         let answered = self.status.is_some_and(|status| !status.is_server_error());
-        if self.reason == SkipReason::FinalAnswer && answered {
+        let is_answer = matches!(self.reason, SkipReason::FinalAnswer | SkipReason::Gone);
+        if is_answer && answered {
             CallOutcome::FinalAnswer
         } else {
             CallOutcome::Failed
@@ -197,7 +200,7 @@ impl Skipped {
 pub enum Phase {
     /// An attempt was under way.
     Attempt,
-    /// A shared budget was being asked.
+    /// A shared budget was being asked, or credentials were refreshed.
     Asking,
     /// The body of a failed response was read to its end.
     Draining,
@@ -216,29 +219,6 @@ impl Phase {
             Self::Draining => "draining",
             Self::Waiting => "waiting",
             Self::Readying => "readying",
-        }
-    }
-}
-
-/// By what a budget that is shared by a fleet decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StoreMode {
-    /// By the shared store.
-    Fleet,
-    /// By this process's own share, since the store does not answer.
-    Local,
-}
-
-impl StoreMode {
-    /// Every mode there is.
-    pub const ALL: &'static [Self] = &[Self::Fleet, Self::Local];
-
-    /// Returns the mode as it is written in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Fleet => "fleet",
-            Self::Local => "local",
         }
     }
 }

@@ -123,6 +123,16 @@ pub(crate) fn malformed_deadline() {
     tracing::debug!(target: TARGET, "malformed deadline header: as if it were absent");
 }
 
+/// The state of a call could not be kept.
+pub(crate) fn not_persisted(error: &(dyn Error + 'static)) {
+    tracing::debug!(target: TARGET, error = %Causes(error), "state of the call not kept");
+}
+
+/// Credentials were refused, and could not be refreshed.
+pub(crate) fn not_refreshed(error: &(dyn Error + 'static)) {
+    tracing::debug!(target: TARGET, error = %Causes(error), "credentials not refreshed");
+}
+
 /// An error with all that caused it.
 struct Causes<'a>(&'a (dyn Error + 'static));
 

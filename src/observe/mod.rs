@@ -67,15 +67,14 @@ mod watch;
 
 pub use self::event::{
     AttemptFinished, AttemptOutcome, CallOutcome, CallView, Phase, RetryScheduled, Skipped,
-    StoreMode,
 };
 pub(crate) use self::{
-    log::{Tracing, malformed_deadline, stopped},
+    log::{Tracing, malformed_deadline, not_persisted, not_refreshed, stopped},
     watch::{Watch, call_span},
 };
 use crate::{
     Exhausted,
-    budget::{Key, Settled},
+    budget::{Key, Settled, StoreMode},
     reason::{Cause, StopReason},
 };
 use std::{error::Error, sync::Arc, time::Duration};
@@ -85,10 +84,11 @@ use std::{error::Error, sync::Arc, time::Duration};
 /// Every method has an empty default. They run inside `Future::poll`, or inside the drop of a call that
 /// is cancelled: they must be short, and must neither block nor panic. `()` observes nothing.
 pub trait Observe: Send + Sync + 'static {
-    /// A call began. Nothing was sent yet.
+    /// A call began. Nothing was sent yet, unless another process began it.
     fn call_started(&self, _call: &CallView<'_>) {}
 
-    /// The first attempt is held back for about `wait`, since the dependency asked others to wait.
+    /// The first attempt of this process is held back for about `wait`: the dependency asked others to
+    /// wait, or the call is one that another process began.
     fn first_attempt_held(&self, _call: &CallView<'_>, _wait: Duration) {}
 
     /// An attempt is being sent; [`attempts`](CallView::attempts) is its number. `retry` is what a

@@ -300,7 +300,7 @@ impl fmt::Debug for InjectedRatio {
 }
 
 /// Multiplies `delay` by `ratio`, which is first brought into 0 to 1. Never exceeds `delay`.
-fn scale(delay: Duration, ratio: f64) -> Duration {
+pub(super) fn scale(delay: Duration, ratio: f64) -> Duration {
     if ratio >= 1.0 || ratio.is_nan() {
         return delay;
     }

@@ -1,4 +1,6 @@
-use super::{Backoff, Classify, OnExhausted, RetryPolicy, StatusTable, retry_after::VendorField};
+use super::{
+    Backoff, Classify, Credentials, OnExhausted, RetryPolicy, StatusTable, retry_after::VendorField,
+};
 use crate::{ConfigError, client::ErrorType, deadline::LEAST_REMAINING};
 use http::{HeaderName, request::Parts};
 use std::{error::Error, fmt, sync::Arc, time::Duration};
@@ -26,7 +28,10 @@ pub(super) struct Settings {
     pub(super) error_types: Vec<ErrorType>,
     pub(super) trust_proof: bool,
     pub(super) no_redirects: bool,
+    pub(super) trust_methods: bool,
     pub(super) trust_idempotency_key: Option<bool>,
+    pub(super) idempotency_keys: bool,
+    pub(super) credentials: Option<Credentials>,
     pub(super) vendor_fields: Vec<VendorField>,
     pub(super) on_exhausted: Option<OnExhausted>,
     pub(super) instance: Option<Arc<InstanceFn>>,
@@ -57,7 +62,10 @@ impl Default for Settings {
             error_types: Vec::new(),
             trust_proof: true,
             no_redirects: false,
+            trust_methods: true,
             trust_idempotency_key: None,
+            idempotency_keys: false,
+            credentials: None,
             vendor_fields: Vec::new(),
             on_exhausted: None,
             instance: None,
@@ -89,7 +97,10 @@ impl fmt::Debug for Settings {
             .field("replay_limit", &self.replay_limit)
             .field("statuses", &self.statuses)
             .field("classifier", &self.classifier.is_some())
+            .field("trust_methods", &self.trust_methods)
             .field("trust_idempotency_key", &self.trust_idempotency_key)
+            .field("idempotency_keys", &self.idempotency_keys)
+            .field("credentials", &self.credentials.is_some())
             .field("vendor_fields", &self.vendor_fields)
             .field("on_exhausted", &self.on_exhausted)
             .finish_non_exhaustive()
@@ -246,9 +257,38 @@ impl RetryPolicyBuilder {
         self
     }
 
+    /// Sets whether a request may be repeated because of its method: GET, HEAD, OPTIONS, TRACE, PUT, DELETE
+    /// and QUERY, which RFC 9110 calls idempotent. True by default.
+    pub fn trust_methods(mut self, trust: bool) -> Self {
+        self.settings.trust_methods = trust;
+        self
+    }
+
     /// Sets whether a request with an `Idempotency-Key` may be repeated whatever its method.
     pub fn trust_idempotency_key(mut self, trust: bool) -> Self {
         self.settings.trust_idempotency_key = Some(trust);
+        self
+    }
+
+    /// Gives every request that could not be repeated otherwise an `Idempotency-Key` of its own (a random
+    /// UUID), the same on each of its attempts. Off by default.
+    ///
+    /// With it the request may be repeated after any failure, so this is for servers that honour the key
+    /// ([draft-ietf-httpapi-idempotency-key-header]) and for no others. A key that the caller set stays,
+    /// and an [`Idempotent`](super::Idempotent) extension is obeyed. It trusts keys on the server side too.
+    ///
+    /// [draft-ietf-httpapi-idempotency-key-header]:
+    ///     https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
+    pub fn idempotency_keys(mut self) -> Self {
+        self.settings.idempotency_keys = true;
+        self.settings.trust_idempotency_key = Some(true);
+        self
+    }
+
+    /// Sets how credentials are refreshed when a server refuses them. By default `401` and `403` are final
+    /// answers.
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.settings.credentials = Some(credentials);
         self
     }
 

@@ -1,4 +1,4 @@
-use http::{HeaderMap, HeaderName, Method, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, request::Parts};
 
 /// A request extension: says of this one request whether it may be repeated, whatever its method.
 ///
@@ -18,11 +18,12 @@ static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Whether the request may be repeated though it may have been processed (RFC 9110,
 /// section 9.2.2; QUERY by its own specification).
-pub(crate) fn is_idempotent(request: &Parts, trust_key: bool) -> bool {
+pub(crate) fn is_idempotent(request: &Parts, trust_method: bool, trust_key: bool) -> bool {
     if let Some(Idempotent(decided)) = request.extensions.get() {
         return *decided;
     }
-    is_idempotent_method(&request.method) || (trust_key && has_key(&request.headers))
+    (trust_method && is_idempotent_method(&request.method))
+        || (trust_key && has_key(&request.headers))
 }
 
 fn is_idempotent_method(method: &Method) -> bool {
@@ -33,6 +34,19 @@ fn has_key(headers: &HeaderMap) -> bool {
     headers
         .get(&IDEMPOTENCY_KEY)
         .is_some_and(|key| !key.as_bytes().trim_ascii().is_empty())
+}
+
+/// Sets a key that nobody else has, unless the caller gave one or said that the request is not to be
+/// repeated.
+pub(super) fn give_key(request: &mut Parts) {
+    let decided = request.extensions.get::<Idempotent>().is_some();
+    if decided || has_key(&request.headers) {
+        return;
+    }
+    let key = uuid::Uuid::new_v4().hyphenated().to_string();
+    if let Ok(key) = HeaderValue::try_from(key) {
+        request.headers.insert(&IDEMPOTENCY_KEY, key);
+    }
 }
 
 #[cfg(test)]
@@ -48,10 +62,10 @@ mod tests {
     #[test]
     fn trusts_the_methods_that_the_standard_calls_idempotent() {
         for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "QUERY"] {
-            assert!(is_idempotent(&request(method), true), "{method}");
+            assert!(is_idempotent(&request(method), true, true), "{method}");
         }
         for method in ["POST", "PATCH", "CONNECT", "LOCK", "get"] {
-            assert!(!is_idempotent(&request(method), true), "{method}");
+            assert!(!is_idempotent(&request(method), true, true), "{method}");
         }
     }
 
@@ -60,20 +74,30 @@ mod tests {
         let mut post = request("POST");
         post.headers
             .insert(&IDEMPOTENCY_KEY, "k1".parse().expect("a valid value"));
-        assert!(is_idempotent(&post, true));
-        assert!(!is_idempotent(&post, false));
+        assert!(is_idempotent(&post, true, true));
+        assert!(!is_idempotent(&post, true, false));
         post.headers
             .insert(&IDEMPOTENCY_KEY, " ".parse().expect("a valid value"));
-        assert!(!is_idempotent(&post, true));
+        assert!(!is_idempotent(&post, true, true));
+    }
+
+    #[test]
+    fn trusts_no_method_when_told_not_to() {
+        assert!(!is_idempotent(&request("GET"), false, true));
+        let mut keyed = request("PUT");
+        keyed
+            .headers
+            .insert(&IDEMPOTENCY_KEY, "k1".parse().expect("a valid value"));
+        assert!(is_idempotent(&keyed, false, true));
     }
 
     #[test]
     fn obeys_the_extension_both_ways() {
         let mut get = request("GET");
         get.extensions.insert(Idempotent(false));
-        assert!(!is_idempotent(&get, true));
+        assert!(!is_idempotent(&get, true, true));
         let mut post = request("POST");
         post.extensions.insert(Idempotent(true));
-        assert!(is_idempotent(&post, false));
+        assert!(is_idempotent(&post, true, false));
     }
 }

@@ -30,7 +30,11 @@
 pub mod backoff;
 mod builder;
 mod classify;
+mod credentials;
 mod idempotency;
+pub mod plan;
+mod planned;
+mod preset;
 pub mod retry_after;
 mod status;
 mod verdict;
@@ -40,7 +44,9 @@ pub use self::{
     backoff::{Backoff, BackoffBuilder, Jitter},
     builder::RetryPolicyBuilder,
     classify::{Classify, Outcome},
+    credentials::Credentials,
     idempotency::Idempotent,
+    preset::Preset,
     retry_after::{Hint, Unit, VendorField},
     status::StatusTable,
     verdict::Verdict,
@@ -48,6 +54,7 @@ pub use self::{
 };
 pub(crate) use self::{
     classify::{ErrorView, RequestView, ResponseView, ResultView},
+    credentials::Refreshing,
     idempotency::is_idempotent,
 };
 use crate::{
@@ -135,6 +142,17 @@ impl RetryPolicy {
         self.0.max_attempts
     }
 
+    /// This policy with no more attempts than that.
+    pub(crate) fn at_most(self, attempts: u32) -> Self {
+        let attempts = attempts.max(1);
+        if self.0.max_attempts <= attempts {
+            return self;
+        }
+        let mut settings = Settings::clone(&self.0);
+        settings.max_attempts = attempts;
+        Self(Arc::new(settings))
+    }
+
     /// What this policy risks, in words. An empty list means that nothing stood out.
     pub fn warnings(&self) -> Vec<Warning> {
         warning::of(&self.0)
@@ -197,7 +215,18 @@ impl RetryPolicy {
 
     pub(crate) fn is_idempotent(&self, request: &Parts, side: Side) -> bool {
         let trust_key = self.0.trust_idempotency_key.unwrap_or(side == Side::Client);
-        is_idempotent(request, trust_key)
+        is_idempotent(request, self.0.trust_methods, trust_key)
+    }
+
+    /// Gives a request that could not be repeated otherwise a key of its own, if the policy says so.
+    pub(crate) fn give_key(&self, request: &mut Parts, side: Side) {
+        if self.0.idempotency_keys && !self.is_idempotent(request, side) {
+            idempotency::give_key(request);
+        }
+    }
+
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.0.credentials.as_ref()
     }
 
     /// Reads how long the response asks to wait.

@@ -51,6 +51,25 @@ impl StatusTable {
         }
     }
 
+    /// The table for public APIs: the default, what Cloudflare answers in place of a server behind it (520 to
+    /// 524), and 529, with which some APIs say that they are overloaded.
+    ///
+    /// No 409: a conflict is an answer. An API that documents it as transient has it added.
+    pub const fn apis() -> Self {
+        Self {
+            statuses: Cow::Borrowed(&[
+                408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529,
+            ]),
+            unregistered_5xx: false,
+        }
+    }
+
+    /// Statuses that say that the work was not begun, rather than that it went wrong.
+    pub(super) const REFUSED: Self = Self {
+        statuses: Cow::Borrowed(&[425, 429, 502, 503, 529]),
+        unregistered_5xx: false,
+    };
+
     /// The empty table: no response is retried, only errors that prove that nothing was processed or
     /// a broken connection.
     pub const fn connection_errors_only() -> Self {
@@ -108,7 +127,12 @@ pub(super) fn cause(status: StatusCode) -> Cause {
         StatusCode::TOO_MANY_REQUESTS => Cause::Throttled,
         StatusCode::SERVICE_UNAVAILABLE => Cause::Unavailable,
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Cause::Timeout,
-        _ => Cause::ServerError,
+        // No standard has these: a server that is overloaded, and a proxy that waited in vain for it.
+        _ => match status.as_u16() {
+            529 => Cause::Unavailable,
+            522 | 524 => Cause::Timeout,
+            _ => Cause::ServerError,
+        },
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{DEFAULT_TOTAL_TIMEOUT, builder::Settings};
+use super::{DEFAULT_TOTAL_TIMEOUT, builder::Settings, plan::LONGEST_WINDOW, planned};
 use std::fmt;
 
 /// A risk that a valid policy runs.
@@ -14,11 +14,31 @@ pub enum Warning {
     AttemptTimeoutTooLong,
     /// The least time for a retry is more than the whole call may take, so none is ever made.
     MinAttemptTooLong,
+    /// With the longest waits, and if every attempt uses its time-out, not all of the attempts fit the
+    /// total time-out. [`RetryPolicy::schedule`](super::RetryPolicy::schedule) has the details.
+    AttemptsDoNotFit {
+        /// How many of them fit.
+        fit: u32,
+        /// How many there might be.
+        max_attempts: u32,
+    },
+    /// A call may sleep for longer than [`LONGEST_WINDOW`](super::plan::LONGEST_WINDOW): such work belongs
+    /// in a queue that outlives the process.
+    WindowTooLong,
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::AttemptsDoNotFit { fit, max_attempts } => {
+                return write!(
+                    f,
+                    "total_timeout has room for {fit} of {max_attempts} attempts, if all are slow"
+                );
+            }
+            Self::WindowTooLong => {
+                "total_timeout is over 15 minutes: a queue outlives a deploy, a sleeping call does not"
+            }
             Self::NoAttemptTimeout => {
                 "no attempt_timeout: one attempt that hangs uses up the whole total_timeout"
             }
@@ -55,6 +75,16 @@ pub(super) fn of(settings: &Settings) -> Vec<Warning> {
     }
     if total.is_some_and(|total| settings.min_attempt >= total) {
         warnings.push(Warning::MinAttemptTooLong);
+    }
+    if let (Some(total), Some(Fixed(_))) = (total, settings.attempt_timeout) {
+        let fit = planned::fit(settings, total);
+        if fit < settings.max_attempts && !warnings.contains(&Warning::AttemptTimeoutTooLong) {
+            let max_attempts = settings.max_attempts;
+            warnings.push(Warning::AttemptsDoNotFit { fit, max_attempts });
+        }
+    }
+    if total.is_some_and(|total| total > LONGEST_WINDOW) {
+        warnings.push(Warning::WindowTooLong);
     }
     warnings
 }

@@ -13,8 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tower::Layer;
 use tower_retry_budget::{
     HoldOff, RetryBudgetLayer,
+    budget::StoreMode,
     observe::{
-        Observe, StoreMode,
+        Observe,
         metrics::{ALL, Kind, Metric, Metrics},
     },
     reason::StopReason,

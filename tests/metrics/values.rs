@@ -12,8 +12,8 @@ use std::sync::Arc;
 use tower::Layer;
 use tower_retry_budget::{
     HoldOff, RetryBudgetLayer,
-    budget::{Budget, TokenBudget},
-    observe::{Observe, StoreMode, metrics::Metrics},
+    budget::{Budget, StoreMode, TokenBudget},
+    observe::{Observe, metrics::Metrics},
     policy::RetryPolicyBuilder,
     reason::StopReason,
 };
@@ -221,13 +221,16 @@ fn writes_gauges_once_a_second_without_being_asked() {
 fn writes_what_stores_and_settings_tell() {
     let metrics = Metrics::new();
     recorded(&metrics.clone(), |scraper| async move {
-        metrics.store_mode_changed(StoreMode::Local);
+        metrics.store_mode_changed(StoreMode::LocalShare);
         metrics.store_failed("timeout");
         metrics.store_failed("timeout");
         metrics.configuration_changed("a");
         metrics.configuration_changed("b");
         let values = scraper.scrape().values;
-        assert_eq!(values[r#"tower_retry_budget_mode{mode="local"}"#], 1.0);
+        assert_eq!(
+            values[r#"tower_retry_budget_mode{mode="local_share"}"#],
+            1.0
+        );
         assert_eq!(values[r#"tower_retry_budget_mode{mode="fleet"}"#], 0.0);
         assert_eq!(
             values[r#"tower_retry_budget_store_errors_total{kind="timeout"}"#],

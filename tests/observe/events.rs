@@ -12,10 +12,8 @@ use http::Request;
 use std::{io::ErrorKind, sync::Arc, time::Duration};
 use tower::{Layer, timeout::error::Elapsed};
 use tower_retry_budget::{
-    Deadline, HoldOff, RetryBudgetLayer, RetryPolicy,
-    observe::{Observe, StoreMode},
-    policy::RetryPolicyBuilder,
-    reason::StopReason,
+    Deadline, HoldOff, RetryBudgetLayer, RetryPolicy, budget::StoreMode, observe::Observe,
+    policy::RetryPolicyBuilder, reason::StopReason,
 };
 
 fn watched(
@@ -307,12 +305,12 @@ async fn tells_everybody_who_was_added_and_nobody_twice() {
 fn hands_on_what_budgets_and_settings_tell() {
     let (first, second) = (Recorder::default(), Recorder::default());
     let both: Arc<dyn Observe> = Arc::new((first.clone(), second.clone()));
-    both.store_mode_changed(StoreMode::Local);
+    both.store_mode_changed(StoreMode::LocalShare);
     both.store_failed("timeout");
     both.configuration_changed("c0ffee");
     let told = first.take();
     let expected = [
-        "store_mode_changed local",
+        "store_mode_changed local_share",
         "store_failed timeout",
         "configuration_changed c0ffee",
     ];

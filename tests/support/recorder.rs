@@ -7,8 +7,8 @@ use std::{
 };
 use tower_retry_budget::{
     Exhausted,
-    budget::{Key, Settled},
-    observe::{AttemptFinished, CallView, Observe, Phase, RetryScheduled, Skipped, StoreMode},
+    budget::{Key, Settled, StoreMode},
+    observe::{AttemptFinished, CallView, Observe, Phase, RetryScheduled, Skipped},
     reason::{Cause, StopReason},
 };
 

@@ -19,7 +19,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Every operation first brings the state up to `now`, in constant time. A `now` before the last one
 /// counts as no time passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bucket {
+pub(in crate::budget) struct Bucket {
     /// At most `limit`.
     balance: u64,
     /// At most three times `limit`. Stays as it was made when the rule has no ceiling.
@@ -40,7 +40,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    pub(super) fn new(rule: &Rule, now: Instant) -> Self {
+    pub(in crate::budget) fn new(rule: &Rule, now: Instant) -> Self {
         Self {
             balance: rule.initial,
             ceiling: Rule::ceiling(rule.floor),
@@ -55,7 +55,7 @@ impl Bucket {
     }
 
     /// A first attempt ended.
-    pub(super) fn deposit(&mut self, rule: &Rule, failed: bool, now: Instant) {
+    pub(in crate::budget) fn deposit(&mut self, rule: &Rule, failed: bool, now: Instant) {
         self.advance(rule, now);
         self.this_second = self.this_second.saturating_add(1);
         let cap = self.cap(rule);
@@ -70,7 +70,12 @@ impl Bucket {
 
     /// Takes what a retry costs from the balance and one token from the ceiling, if both have as
     /// much, and returns the cost.
-    pub(super) fn withdraw(&mut self, rule: &Rule, cause: Cause, now: Instant) -> Option<u32> {
+    pub(in crate::budget) fn withdraw(
+        &mut self,
+        rule: &Rule,
+        cause: Cause,
+        now: Instant,
+    ) -> Option<u32> {
         self.advance(rule, now);
         let cost = rule.costs.of(cause);
         // A ceiling on volume: a retry is one request more, however little it costs.
@@ -93,7 +98,7 @@ impl Bucket {
     }
 
     /// Learns what became of a retry that was withdrawn.
-    pub(super) fn settle(&mut self, rule: &Rule, settled: Settled, now: Instant) {
+    pub(in crate::budget) fn settle(&mut self, rule: &Rule, settled: Settled, now: Instant) {
         self.advance(rule, now);
         match settled.outcome {
             RetryOutcome::NotSent => {
@@ -118,7 +123,7 @@ impl Bucket {
 
     /// Whether the account is idle and holds at least what a new one would, so that forgetting it
     /// and making it anew gives nobody more than leaving it.
-    pub(super) fn is_refilled(&self, rule: &Rule, now: Instant) -> bool {
+    pub(in crate::budget) fn is_refilled(&self, rule: &Rule, now: Instant) -> bool {
         let mut bucket = *self;
         bucket.advance(rule, now);
         let new = Self::new(rule, now);
@@ -128,13 +133,14 @@ impl Bucket {
     }
 
     /// What there is to look at, as of `now`.
-    pub(super) fn snapshot(mut self, rule: &Rule, now: Instant) -> Snapshot {
+    pub(in crate::budget) fn snapshot(mut self, rule: &Rule, now: Instant) -> Snapshot {
         self.advance(rule, now);
         Snapshot {
             balance: self.balance,
             cap: self.cap(rule),
             ceiling: rule.ceiling_ratio.map(|_| self.ceiling),
             counts: self.counts,
+            fleet: None,
         }
     }
 

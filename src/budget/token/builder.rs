@@ -161,6 +161,12 @@ impl TokenBudgetBuilder {
     ///
     /// [`ConfigError`] if a setting is out of its range, which each setter states.
     pub fn build(self) -> Result<TokenBudget, ConfigError> {
+        let rule = self.rule()?;
+        Ok(TokenBudget::new(rule, self.max_keys))
+    }
+
+    /// The numbers alone, validated.
+    pub(in crate::budget) fn rule(&self) -> Result<Rule, ConfigError> {
         let defaults = Rule::default();
         let ratio = match self.ratio {
             None => defaults.ratio,
@@ -208,15 +214,18 @@ impl TokenBudgetBuilder {
                 "at least one key",
             ));
         }
-        let rule = Rule {
+        Ok(Rule {
             ratio,
             floor: self.cap.saturating_mul(TOKEN),
             initial: initial.saturating_mul(TOKEN),
             trickle,
             ceiling_ratio,
             costs: self.costs,
-        };
-        Ok(TokenBudget::new(rule, self.max_keys))
+        })
+    }
+
+    pub(in crate::budget) fn key_limit(&self) -> usize {
+        self.max_keys
     }
 }
 

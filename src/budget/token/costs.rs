@@ -3,25 +3,25 @@
 use crate::{budget::milli::COST, reason::Cause};
 
 /// The largest cost, in milli-tokens: as much as the largest ratio earns with one success.
-pub(super) const MAX_COST: u32 = 1_000_000;
+pub(in crate::budget) const MAX_COST: u32 = 1_000_000;
 
-const CAUSES: usize = 7;
+const CAUSES: usize = 8;
 
 /// Milli-tokens for each [`Cause`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Costs([u32; CAUSES]);
+pub(in crate::budget) struct Costs([u32; CAUSES]);
 
 impl Costs {
-    pub(super) fn of(&self, cause: Cause) -> u32 {
+    pub(in crate::budget) fn of(&self, cause: Cause) -> u32 {
         self.0[place(cause)]
     }
 
-    pub(super) fn set(&mut self, cause: Cause, milli_tokens: u32) {
+    pub(in crate::budget) fn set(&mut self, cause: Cause, milli_tokens: u32) {
         self.0[place(cause)] = milli_tokens;
     }
 
     /// A cost that is more than `most`, if there is one.
-    pub(super) fn above(&self, most: u32) -> Option<u32> {
+    pub(in crate::budget) fn above(&self, most: u32) -> Option<u32> {
         self.0.into_iter().find(|cost| *cost > most)
     }
 }
@@ -43,5 +43,6 @@ const fn place(cause: Cause) -> usize {
         Cause::Unprocessed => 4,
         Cause::Transport => 5,
         Cause::Other => 6,
+        Cause::Credentials => 7,
     }
 }

@@ -1,7 +1,7 @@
-mod bucket;
+pub(super) mod bucket;
 mod builder;
-mod costs;
-mod rule;
+pub(super) mod costs;
+pub(super) mod rule;
 
 pub use self::builder::TokenBudgetBuilder;
 use self::{bucket::Bucket, rule::Rule};

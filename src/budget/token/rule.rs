@@ -25,31 +25,31 @@ pub(super) const DEFAULT_CEILING_RATIO: u64 = 500;
 
 /// The ceiling holds as much as this many caps: refunds make retries cheaper than the ratio, and a
 /// short burst of them is no harm.
-pub(super) const CEILING_CAPS: u64 = 3;
+pub(in crate::budget) const CEILING_CAPS: u64 = 3;
 
 /// The largest cap, in tokens.
-pub(super) const MAX_TOKENS: u64 = u32::MAX as u64;
+pub(in crate::budget) const MAX_TOKENS: u64 = u32::MAX as u64;
 
 /// How a bucket fills and what it holds, in milli-tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(in crate::budget) struct Rule {
     /// Earned by a first attempt that ends without failure.
-    pub(super) ratio: u64,
+    pub(in crate::budget) ratio: u64,
     /// What the cap never falls below.
-    pub(super) floor: u64,
+    pub(in crate::budget) floor: u64,
     /// The balance of a new bucket, at most `floor`.
-    pub(super) initial: u64,
+    pub(in crate::budget) initial: u64,
     /// Nanoseconds per token; `None` for no trickle.
-    pub(super) trickle: Option<NonZeroU64>,
+    pub(in crate::budget) trickle: Option<NonZeroU64>,
     /// Added to the ceiling by every first attempt; `None` for no ceiling.
-    pub(super) ceiling_ratio: Option<u64>,
+    pub(in crate::budget) ceiling_ratio: Option<u64>,
     /// What a retry costs the balance.
-    pub(super) costs: Costs,
+    pub(in crate::budget) costs: Costs,
 }
 
 impl Rule {
     /// The cap of a bucket that saw so many first attempts in the busier of two seconds.
-    pub(super) fn cap(&self, first_attempts: u32) -> u64 {
+    pub(in crate::budget) fn cap(&self, first_attempts: u32) -> u64 {
         self.ratio
             .saturating_mul(u64::from(first_attempts))
             .min(MAX_TOKENS * TOKEN)
@@ -57,7 +57,7 @@ impl Rule {
     }
 
     /// The most that the ceiling holds beside a cap.
-    pub(super) fn ceiling(cap: u64) -> u64 {
+    pub(in crate::budget) fn ceiling(cap: u64) -> u64 {
         cap.saturating_mul(CEILING_CAPS)
     }
 }
@@ -76,6 +76,6 @@ impl Default for Rule {
 }
 
 /// Turns the time per token into nanoseconds. Longer than `u64` holds (584 years) is as long.
-pub(super) fn trickle(per_token: Duration) -> Option<NonZeroU64> {
+pub(in crate::budget) fn trickle(per_token: Duration) -> Option<NonZeroU64> {
     NonZeroU64::new(nanos(per_token))
 }

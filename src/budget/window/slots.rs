@@ -134,6 +134,7 @@ impl Window {
             cap: milli(cap),
             ceiling: None,
             counts: self.counts,
+            fleet: None,
         }
     }
 

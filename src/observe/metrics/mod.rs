@@ -59,11 +59,11 @@ use self::{
     layers::Layers,
     series::{Series, attempt, lock},
 };
-use super::{
-    AttemptFinished, CallOutcome, CallView, Observe, Phase, RetryScheduled, Skipped, StoreMode,
-};
+use super::{AttemptFinished, CallOutcome, CallView, Observe, Phase, RetryScheduled, Skipped};
 use crate::{
-    Exhausted, clock,
+    Exhausted,
+    budget::StoreMode,
+    clock,
     reason::{Cause, StopReason},
 };
 use ::metrics::{Label, gauge};
@@ -219,7 +219,9 @@ impl Observe for Metrics {
 
     fn retry_scheduled(&self, call: &CallView<'_>, retry: &RetryScheduled) {
         let series = self.0.labels.of(call);
-        series.spent().increment(1);
+        if retry.withdrawn {
+            series.spent().increment(1);
+        }
         if let Some(since) = call.waiting_since {
             series.wait_began(since);
         }
@@ -266,10 +268,10 @@ impl Observe for Metrics {
 
     fn store_mode_changed(&self, mode: StoreMode) {
         self.describe();
-        for other in StoreMode::ALL {
+        for other in [StoreMode::Fleet, StoreMode::LocalShare] {
             let label = Label::from_static_parts("mode", other.as_str());
             let gauge = self.gauge(&names::MODE, vec![label]);
-            gauge.set(if *other == mode { 1.0 } else { 0.0 });
+            gauge.set(if other == mode { 1.0 } else { 0.0 });
         }
     }
 
