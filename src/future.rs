@@ -4,6 +4,7 @@ use crate::{
     body::{BoxError, ReplayBody, ResponseBody},
     call::{Answer, Asking, Call, Ended, Step},
     drain::Drain,
+    observe::Phase,
     reason::StopReason,
     timer::Timer,
 };
@@ -43,6 +44,22 @@ pin_project! {
         #[pin]
         timer: Timer,
     }
+
+    impl<S, B, R> PinnedDrop for ResponseFuture<S, B, R>
+    where
+        S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
+    {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if let Some(during) = this.state.phase() {
+                let _inside = this.span.enter();
+                let attempt = this.call.watch.enter();
+                this.state.set(State::Done);
+                drop(attempt);
+                this.call.cancelled(during);
+            }
+        }
+    }
 }
 
 pin_project! {
@@ -61,6 +78,20 @@ pin_project! {
         // The answer was found without an attempt.
         Answered { answer: Option<Answer<R, E>> },
         Done,
+    }
+}
+
+impl<F, R, E> State<F, R, E> {
+    /// What a call in this state is doing. `None` when it has its answer.
+    fn phase(&self) -> Option<Phase> {
+        match self {
+            Self::Attempt { .. } => Some(Phase::Attempt),
+            Self::Ask { .. } => Some(Phase::Asking),
+            Self::Drain { .. } => Some(Phase::Draining),
+            Self::Wait => Some(Phase::Waiting),
+            Self::Ready => Some(Phase::Readying),
+            Self::Answered { .. } | Self::Done => None,
+        }
     }
 }
 
@@ -119,14 +150,15 @@ where
                     }
                 },
                 StateProj::Ask { asking, ended } => {
-                    let answer = match asking.poll(cx) {
-                        Poll::Ready(answer) => answer,
-                        Poll::Pending => {
-                            ready!(this.timer.as_mut().poll_at(call.deadline, cx));
-                            Err(StopReason::DeadlineReached)
-                        }
-                    };
-                    call.answered(answer, ended.take().expect("asked once"))
+                    let answer = asking.poll(cx);
+                    if answer.is_pending() {
+                        ready!(this.timer.as_mut().poll_at(call.deadline, cx));
+                    }
+                    let ended = ended.take().expect("asked once");
+                    match answer {
+                        Poll::Ready(answer) => call.answered(answer, ended),
+                        Poll::Pending => call.unanswered(ended),
+                    }
                 }
                 StateProj::Drain { mut drain } => {
                     if drain.as_mut().poll_end(cx).is_pending() {

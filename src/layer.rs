@@ -4,13 +4,14 @@ use crate::{
     deadline::{Inbound, LayeredRetries, RetryHeaders},
     deadline_layer::DeadlineLayer,
     hold_off::{HoldOff, HoldOffs},
+    observe::Observe,
     policy::{RetryPolicy, Side},
     service::RetryBudget,
     shared::Shared,
     waiting::WaitingRoom,
 };
 use http::{Uri, request::Parts};
-use std::sync::Arc;
+use std::{any::TypeId, borrow::Cow, sync::Arc};
 use tower_layer::Layer;
 
 /// Retries requests within a budget, a deadline and the server's own `Retry-After`.
@@ -81,6 +82,8 @@ impl RetryBudgetLayer {
             inbound: None,
             memory: ReplayMemory::new(ReplayMemory::DEFAULT_LIMIT),
             waiting: Arc::new(WaitingRoom::new(MAX_WAITING)),
+            observer: None,
+            operation_fn: None,
         };
         Self {
             shared: Arc::new(shared),
@@ -221,6 +224,35 @@ impl RetryBudgetLayer {
     #[must_use]
     pub fn max_waiting(self, calls: usize) -> Self {
         self.with(|shared| shared.waiting = Arc::new(WaitingRoom::new(calls)))
+    }
+
+    /// Adds somebody who is told of all that happens to calls, beside those added before.
+    ///
+    /// `tracing` is told in any case. Without an observer nothing is done for one.
+    #[must_use]
+    pub fn observe<O: Observe>(self, observer: O) -> Self {
+        if TypeId::of::<O>() == TypeId::of::<()>() {
+            return self;
+        }
+        self.with(|shared| {
+            shared.observer = Some(match shared.observer.take() {
+                Some(known) => Arc::new((known, observer)),
+                None => Arc::new(observer),
+            });
+        })
+    }
+
+    /// Names what a call is for, by the head of its request: `GET /users/{id}`, say.
+    ///
+    /// Observers are told, and the metrics have it as a label. It is asked for once per call, and only if
+    /// somebody listens. By default calls have no such name. The names should be few: a path with an id in
+    /// it is not one.
+    #[must_use]
+    pub fn operation_fn(
+        self,
+        name: impl Fn(&Parts) -> Option<Cow<'static, str>> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|shared| shared.operation_fn = Some(Arc::new(name)))
     }
 }
 

@@ -121,6 +121,7 @@
 //! | `reqwest` | [`reqwest::Client`](::reqwest::Client) as a service, request builders that go through the layer, and reqwest's errors |
 //! | `redis` | [`RedisBudget`](budget::RedisBudget): one budget for a fleet of processes |
 //! | `http2` | h2's errors: a refused stream or a GOAWAY proves that nothing was processed |
+//! | `metrics` | [what calls do](observe), over the `metrics` facade |
 //! | `serde` | [`RetryState`] can be serialised |
 //! | `full` | all of them |
 
@@ -147,7 +148,7 @@ mod exhausted;
 pub mod future;
 mod hold_off;
 mod layer;
-mod observe;
+pub mod observe;
 pub mod policy;
 pub mod reason;
 mod retry_state;

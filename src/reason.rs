@@ -110,6 +110,16 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
+    /// Every reason there is.
+    pub const ALL: &'static [Self] = &[
+        Self::NotIdempotent,
+        Self::NotReplayable,
+        Self::OwnedAbove,
+        Self::Disabled,
+        Self::FinalAnswer,
+        Self::Gone,
+    ];
+
     /// Returns the reason as it is written in traces and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -148,6 +158,18 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Every cause there is.
+    pub const ALL: &'static [Self] = &[
+        Self::Throttled,
+        Self::Unavailable,
+        Self::Timeout,
+        Self::ServerError,
+        Self::Unprocessed,
+        Self::Transport,
+        Self::Credentials,
+        Self::Other,
+    ];
+
     /// Returns the cause as it is written in traces and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

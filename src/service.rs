@@ -6,7 +6,7 @@ use crate::{
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
     future::ResponseFuture,
-    observe,
+    observe::{self, Watch},
     policy::{RetryPolicy, TotalTimeout},
     reason::SkipReason,
     shared::Shared,
@@ -76,11 +76,18 @@ where
         let size = factory.is_none().then(|| body.size_hint());
         let mut call = self.begin(&mut head, size.as_ref(), now);
         let span = observe::call_span(&call.method, &call.key, call.policy.max_attempts());
+        if self.shared.observer.is_some() || !span.is_disabled() {
+            let name = self.shared.operation_fn.as_ref();
+            call.watch = Watch::new(&span, name.and_then(|name| name(&head)));
+        }
+        let inside = span.enter();
+        call.watched(now, |observer, call| observer.call_started(call));
         let held = match call.hold_first(now) {
             Ok(held) => held,
             Err(reason) => {
                 self.keep_unready();
                 let answer = call.give_up(reason);
+                drop(inside);
                 return ResponseFuture::answered(call, span, answer);
             }
         };
@@ -100,13 +107,12 @@ where
         if held {
             self.keep_unready();
             call.again = template.map(|template| self.again(template));
+            drop(inside);
             return ResponseFuture::held(call, span);
         }
         call.begin_attempt(&mut head, now);
-        let future = {
-            let _inside = span.enter();
-            call.inside(|| self.inner.call(Request::from_parts(head, body)))
-        };
+        let future = call.inside(|| self.inner.call(Request::from_parts(head, body)));
+        drop(inside);
         call.again = template.map(|template| self.again(template));
         ResponseFuture::attempt(call, span, future)
     }
@@ -184,6 +190,7 @@ impl<S> RetryBudget<S> {
             resume,
             policy,
             shared: Arc::clone(shared),
+            watch: Watch::default(),
         }
     }
 

@@ -5,13 +5,16 @@ use crate::{
     budget::{Budget, BudgetScope},
     deadline::{Inbound, LayeredRetries, RetryHeaders},
     hold_off::HoldOffs,
+    observe::Observe,
     policy::{RetryPolicy, Side},
     waiting::WaitingRoom,
 };
 use http::{Uri, request::Parts};
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 pub(crate) type PropagateFn = dyn Fn(&Uri) -> bool + Send + Sync;
+
+pub(crate) type OperationFn = dyn Fn(&Parts) -> Option<Cow<'static, str>> + Send + Sync;
 
 pub(crate) type PolicyFn = dyn Fn(&Parts) -> Option<RetryPolicy> + Send + Sync;
 
@@ -34,6 +37,9 @@ pub(crate) struct Shared {
     pub(crate) inbound: Option<Inbound>,
     pub(crate) memory: Arc<ReplayMemory>,
     pub(crate) waiting: Arc<WaitingRoom>,
+    /// Who is told of all that happens, besides `tracing`.
+    pub(crate) observer: Option<Arc<dyn Observe>>,
+    pub(crate) operation_fn: Option<Arc<OperationFn>>,
 }
 
 impl fmt::Debug for Shared {
@@ -46,6 +52,7 @@ impl fmt::Debug for Shared {
             .field("headers", &self.headers)
             .field("layered", &self.layered)
             .field("inbound", &self.inbound)
+            .field("observer", &self.observer.is_some())
             .finish_non_exhaustive()
     }
 }

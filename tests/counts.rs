@@ -603,12 +603,18 @@ async fn logs_one_event_for_each_retry_and_each_stop() {
     assert_eq!(stop["processed"], "unknown");
     assert_eq!(stop["waited_ms"], stop["elapsed_ms"]);
 
-    let span = &log.spans()[0];
+    let spans = log.spans();
     assert_eq!(
-        names(span),
-        ["dependency", "http.request.method", "max_attempts"]
+        names(&spans[0]),
+        [
+            "dependency",
+            "http.request.method",
+            "max_attempts",
+            "otel.kind"
+        ]
     );
-    assert_eq!(log.spans().len(), 1);
+    // And one for each attempt.
+    assert_eq!(spans.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]

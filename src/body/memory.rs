@@ -23,7 +23,7 @@ impl ReplayMemory {
     }
 
     /// The bytes reserved now.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Relaxed)
     }

@@ -63,6 +63,14 @@ pub trait Budget: Send + Sync + 'static {
 
     /// Learns what became of a retry. Called by the [`Permit`], exactly once for each.
     fn settle(&self, key: &Key, settled: Settled, now: Instant);
+
+    /// Returns what the account of `key` holds, for those who watch.
+    ///
+    /// `None` where it has no account of its own, be it none yet, or none any more. By default nothing is
+    /// told. Changes nothing.
+    fn account(&self, _key: &Key, _now: Instant) -> Option<Snapshot> {
+        None
+    }
 }
 
 /// The answer to [`Budget::withdraw`].

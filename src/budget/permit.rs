@@ -1,6 +1,7 @@
 use super::{Budget, Key};
 use crate::{
     clock,
+    observe::Observe,
     reason::{Cause, RetryOutcome},
 };
 use std::{fmt, sync::Arc, time::Instant};
@@ -17,6 +18,7 @@ pub struct Permit {
     cost: u32,
     /// When it was withdrawn, for a budget that needs to know.
     at: Option<Instant>,
+    observer: Option<Arc<dyn Observe>>,
     /// What a drop from here on tells the budget; `None` once it has been told.
     outcome: Option<RetryOutcome>,
 }
@@ -32,6 +34,7 @@ impl Permit {
             cause,
             cost,
             at: None,
+            observer: None,
             outcome: Some(RetryOutcome::NotSent),
         }
     }
@@ -40,6 +43,11 @@ impl Permit {
     pub(super) fn withdrawn_at(mut self, at: Instant) -> Self {
         self.at = Some(at);
         self
+    }
+
+    /// Says who is told when it is settled.
+    pub(crate) fn observed(&mut self, observer: Option<&Arc<dyn Observe>>) {
+        self.observer = observer.cloned();
     }
 
     /// Marks the retry as sent. From now on it is spent, whatever happens to the caller.
@@ -68,6 +76,9 @@ impl Permit {
             at: self.at,
         };
         self.budget.settle(&self.key, settled, now);
+        if let Some(observer) = &self.observer {
+            observer.settled(&self.key, &settled);
+        }
     }
 }
 

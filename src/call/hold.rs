@@ -1,14 +1,17 @@
 //! How a call is held back: before its first attempt, or longer than it meant to wait.
 
-use super::{Call, Pending};
+use super::{Call, Ended, Pending};
 use crate::{
+    body::BoxError,
     clock,
     deadline::LEAST_REMAINING,
     decide::spread,
     hold_off::HeldBack,
+    policy::{Verdict, retry_after::Hint},
     reason::{Cause, StopReason},
 };
-use std::time::{Duration, Instant};
+use http_body::Body;
+use std::time::{Duration, Instant, SystemTime};
 
 impl<S, B> Call<S, B> {
     /// Decides on the first attempt: may it be made, and is it held back before?
@@ -31,6 +34,11 @@ impl<S, B> Call<S, B> {
             cause: Cause::Other,
             permit: None,
             _place: place,
+        });
+        self.progress.waiting_since = Some(now);
+        let wait = send_at.saturating_duration_since(now);
+        self.tell(now, |observer, call| {
+            observer.first_attempt_held(call, wait);
         });
         Ok(true)
     }
@@ -79,5 +87,72 @@ impl<S, B> Call<S, B> {
     pub(super) fn held_back(&self, now: Instant) -> Option<HeldBack> {
         let holds = self.shared.hold_off.as_ref()?;
         holds.held_back(self.held_as.as_ref()?, self.tenant.as_deref(), now)
+    }
+}
+
+impl<S, B> Call<S, B>
+where
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// How long the server, or the user's classifier in its place, asks this call to wait, and what
+    /// it asked of others.
+    pub(super) fn hint<R, E>(
+        &mut self,
+        ended: &Ended<R, E>,
+        verdict: &Verdict,
+        now: Instant,
+    ) -> Option<HeldBack> {
+        let asked = verdict
+            .wait()
+            .or_else(|| self.retry_after(ended, verdict, now));
+        let asked = asked.map(|wait| HeldBack {
+            left: wait,
+            length: wait,
+        });
+        let hint = asked
+            .into_iter()
+            .chain(self.held_back(now))
+            .max_by_key(|held| held.left);
+        self.progress.hint = hint.map(|hint| (hint.left, now));
+        hint
+    }
+
+    /// What the response says of when to come back. It may be said to others as well.
+    fn retry_after<R, E>(
+        &self,
+        ended: &Ended<R, E>,
+        verdict: &Verdict,
+        now: Instant,
+    ) -> Option<Duration> {
+        let Ended::Response(response) = ended else {
+            return None;
+        };
+        let holds = self.shared.hold_off.as_ref();
+        if !verdict.is_failure() || (self.again.is_none() && holds.is_none()) {
+            return None;
+        }
+        match self.policy.hint(response.headers(), SystemTime::now()) {
+            Hint::Wait(wait) => {
+                let held_as = self.held_as.as_ref();
+                if let Some(((holds, key), cause)) = holds.zip(held_as).zip(verdict.cause()) {
+                    let tenant = match cause {
+                        Cause::Throttled => Some(self.tenant.as_deref()),
+                        Cause::Unavailable => Some(None),
+                        _ => None,
+                    };
+                    if let Some(tenant) = tenant {
+                        holds.hold(key, tenant, wait, now);
+                        self.watched(now, |observer, call| observer.held_off(call, wait));
+                    }
+                }
+                Some(wait)
+            }
+            Hint::Malformed => {
+                self.tell(now, |observer, call| observer.malformed_hint(call));
+                None
+            }
+            Hint::Absent => None,
+        }
     }
 }

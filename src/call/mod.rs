@@ -8,6 +8,7 @@ mod outcome;
 mod refresh;
 mod resume;
 mod stop;
+mod tell;
 
 use crate::{
     body::{BoxError, ReplayBody, ResponseBody},
@@ -18,6 +19,7 @@ use crate::{
     decide::ReplayClass,
     drain,
     exhausted::{Ending, History},
+    observe::Watch,
     policy::RetryPolicy,
     reason::{Cause, Processed, StopReason},
     shared::Shared,
@@ -31,6 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tower_service::Service;
+use tracing::Span;
 
 use self::refresh::Refresh;
 pub(crate) use self::{refresh::Asking, resume::Resume};
@@ -104,6 +107,7 @@ pub(crate) struct Call<S, B> {
     /// What outlives the process, if the caller wants that.
     pub(crate) resume: Option<Box<Resume>>,
     pub(crate) progress: Progress,
+    pub(crate) watch: Watch,
 }
 
 /// What later attempts need: an inner service of their own, and the request.
@@ -127,6 +131,8 @@ pub(crate) struct Progress {
     /// The generation of the credentials that the attempt under way was sent with.
     credentials: u64,
     waited: Duration,
+    /// Since when the retry that was told of waits.
+    waiting_since: Option<Instant>,
     last_wait: Duration,
     /// The latest wait that the server asked for, and when.
     hint: Option<(Duration, Instant)>,
@@ -160,6 +166,7 @@ impl Progress {
             refresh: Refresh::default(),
             credentials: 0,
             waited: Duration::ZERO,
+            waiting_since: None,
             last_wait: Duration::ZERO,
             hint: None,
             processed: if attempts == 0 {
@@ -258,6 +265,7 @@ impl<S, B> Call<S, B> {
         } else {
             self.shared.headers.strip(&mut head.headers);
         }
+        self.attempt_started(head, now);
     }
 
     /// Who retries a call that this layer does not: where it makes one attempt whatever happens, still
@@ -275,6 +283,8 @@ impl<S, B> Call<S, B> {
     where
         S: Service<Request<ReplayBody<B>>>,
     {
+        let span = self.watch.attempt();
+        let _inside = span.as_ref().map(Span::enter);
         match self
             .received
             .as_ref()
@@ -287,6 +297,7 @@ impl<S, B> Call<S, B> {
 
     /// Runs the inner service's work: a handler's, in the scope of the request that it serves.
     pub(crate) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _inside = self.watch.enter();
         match &self.received {
             Some(received) => received.scope.enter(work),
             None => work(),
@@ -351,9 +362,9 @@ where
         if let Some(reason) = self.too_late(now) {
             return Err(reason);
         }
-        self.end_wait(now);
         let last = self.progress.attempts + 1 >= self.policy.max_attempts();
         let (mut head, body) = self.again().template.request(last);
+        self.end_wait(now);
         self.begin_attempt(&mut head, now);
         let retry = self.progress.retry.take();
         self.progress.permit = retry.and_then(|retry| retry.permit);

@@ -11,8 +11,8 @@ use crate::{
     decide::{Decision, Situation, decide, spread},
     exhausted::{AttemptRecord, Ending},
     hold_off::HeldBack,
-    observe,
-    policy::{Outcome, ResponseView, ResultView, Verdict, retry_after::Hint},
+    observe::RetryScheduled,
+    policy::{Outcome, ResponseView, ResultView, Verdict},
     reason::{Cause, Processed, SkipReason, StopReason},
 };
 use http::StatusCode;
@@ -20,7 +20,7 @@ use http_body::Body;
 use std::{
     any::type_name,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 impl<S, B> Call<S, B>
@@ -37,6 +37,7 @@ where
             // Whatever a classifier says: there is no outcome that could stand.
             verdict = Verdict::final_error();
         }
+        self.attempt_ended(&ended, &verdict, now);
         self.settle(&verdict, now);
         if verdict.is_success() {
             return Step::Answer(self.let_stand(ended, None, now));
@@ -99,12 +100,35 @@ where
                 drop(permit);
                 self.stop(reason, Some(ended), now)
             }
-            (Err(reason), _) => self.stop(reason, Some(ended), now),
+            (Err(reason), _) => self.denied(reason, ended, now),
         }
     }
 
+    /// The deadline came before the answer.
+    pub(crate) fn unanswered<R, E: 'static>(&mut self, ended: Ended<R, E>) -> Step<R, E> {
+        let now = clock::now();
+        if self.is_refreshing() {
+            return self.refreshed(false, ended, now);
+        }
+        self.stop(StopReason::DeadlineReached, Some(ended), now)
+    }
+
+    fn denied<R, E: 'static>(
+        &mut self,
+        reason: StopReason,
+        ended: Ended<R, E>,
+        now: Instant,
+    ) -> Step<R, E> {
+        self.watched(now, |observer, call| {
+            let asked = self.progress.retry.as_ref();
+            let cause = asked.map_or(Cause::Other, |retry| retry.cause);
+            observer.budget_denied(call, cause, reason);
+        });
+        self.stop(reason, Some(ended), now)
+    }
+
     fn classify<R, E: 'static>(&self, ended: &Ended<R, E>, now: Instant) -> Verdict {
-        let result = self.view(ended);
+        let result = self.result(ended);
         let Some(again) = self.again.as_ref().filter(|_| !self.is_never()) else {
             return self.policy.classify_by_tables(result, self.shared.side);
         };
@@ -118,7 +142,7 @@ where
         self.policy.classify(&outcome, self.shared.side)
     }
 
-    fn view<'a, R, E: 'static>(&self, ended: &'a Ended<R, E>) -> ResultView<'a> {
+    fn result<'a, R, E: 'static>(&self, ended: &'a Ended<R, E>) -> ResultView<'a> {
         match ended {
             Ended::Response(response) => ResultView::Response(ResponseView {
                 status: response.status(),
@@ -136,6 +160,7 @@ where
         if self.deposits() && !verdict.is_local_overload() {
             let failed = verdict.earns_nothing();
             self.shared.budget.deposit(&self.key, failed, now);
+            self.watched(now, |observer, call| observer.deposited(call, failed));
         }
         match self.progress.permit.take() {
             Some(permit) if verdict.is_local_overload() => permit.give_back(now),
@@ -185,7 +210,27 @@ where
 
     /// Notes how the attempt ended, for whoever asks later.
     fn record<R, E: 'static>(&mut self, ended: &Ended<R, E>, verdict: &Verdict, now: Instant) {
-        let ending = match self.view(ended) {
+        let ending = self.ending(ended, now);
+        let progress = &mut self.progress;
+        progress.last = ending;
+        progress.last_error = None;
+        progress.rate_limit.clear();
+        if verdict.processed() != Processed::No {
+            progress.processed = Processed::Unknown;
+        }
+        if self.again.is_some() || matches!(ended, Ended::Cut) {
+            progress.history.push(AttemptRecord {
+                attempt: progress.attempts,
+                ending,
+                elapsed: now - progress.attempt_started,
+                wait: Duration::ZERO,
+            });
+        }
+    }
+
+    /// How the attempt ended.
+    pub(super) fn ending<R, E: 'static>(&self, ended: &Ended<R, E>, now: Instant) -> Ending {
+        match self.result(ended) {
             ResultView::Response(response) => Ending {
                 status: Some(response.status),
                 error_type: None,
@@ -206,80 +251,6 @@ where
                 status: None,
                 error_type: Some(StopReason::AttemptTimeout.as_str()),
             },
-        };
-        let progress = &mut self.progress;
-        progress.last = ending;
-        progress.last_error = None;
-        progress.rate_limit.clear();
-        if verdict.processed() != Processed::No {
-            progress.processed = Processed::Unknown;
-        }
-        if self.again.is_some() || matches!(ended, Ended::Cut) {
-            progress.history.push(AttemptRecord {
-                attempt: progress.attempts,
-                ending,
-                elapsed: now - progress.attempt_started,
-                wait: Duration::ZERO,
-            });
-        }
-    }
-
-    /// How long the server, or the user's classifier in its place, asks this call to wait, and what
-    /// it asked of others.
-    fn hint<R, E>(
-        &mut self,
-        ended: &Ended<R, E>,
-        verdict: &Verdict,
-        now: Instant,
-    ) -> Option<HeldBack> {
-        let asked = verdict
-            .wait()
-            .or_else(|| self.retry_after(ended, verdict, now));
-        let asked = asked.map(|wait| HeldBack {
-            left: wait,
-            length: wait,
-        });
-        let hint = asked
-            .into_iter()
-            .chain(self.held_back(now))
-            .max_by_key(|held| held.left);
-        self.progress.hint = hint.map(|hint| (hint.left, now));
-        hint
-    }
-
-    /// What the response says of when to come back. It may be said to others as well.
-    fn retry_after<R, E>(
-        &self,
-        ended: &Ended<R, E>,
-        verdict: &Verdict,
-        now: Instant,
-    ) -> Option<Duration> {
-        let Ended::Response(response) = ended else {
-            return None;
-        };
-        let holds = self.shared.hold_off.as_ref();
-        if !verdict.is_failure() || (self.again.is_none() && holds.is_none()) {
-            return None;
-        }
-        match self.policy.hint(response.headers(), SystemTime::now()) {
-            Hint::Wait(wait) => {
-                let held_as = self.held_as.as_ref();
-                if let Some(((holds, key), cause)) = holds.zip(held_as).zip(verdict.cause()) {
-                    match cause {
-                        Cause::Throttled => {
-                            holds.hold(key, self.tenant.as_deref(), wait, now);
-                        }
-                        Cause::Unavailable => holds.hold(key, None, wait, now),
-                        _ => {}
-                    }
-                }
-                Some(wait)
-            }
-            Hint::Malformed => {
-                observe::malformed_retry_after(&self.key, self.progress.attempts);
-                None
-            }
-            Hint::Absent => None,
         }
     }
 
@@ -345,7 +316,7 @@ where
         let budget = Arc::clone(&self.shared.budget);
         match budget.withdraw(&self.key, cause, now) {
             Withdrawal::Granted(permit) => self.granted(Some(permit), ended),
-            Withdrawal::Denied(reason) => self.stop(reason, Some(ended), now),
+            Withdrawal::Denied(reason) => self.denied(reason, ended, now),
             Withdrawal::Pending(asking) => Step::Ask(Asking::Budget(asking), ended),
         }
     }
@@ -353,7 +324,7 @@ where
     /// The decision to retry stands: lets go of the outcome and of all that reads the request body.
     pub(super) fn granted<R, E: 'static>(
         &mut self,
-        permit: Option<Permit>,
+        mut permit: Option<Permit>,
         ended: Ended<R, E>,
     ) -> Step<R, E> {
         let now = clock::now();
@@ -362,22 +333,27 @@ where
             drop(permit);
             return self.not_replayable(ended, now);
         }
-        let remaining = self.remaining(now);
+        if let Some(permit) = &mut permit {
+            permit.observed(self.shared.observer.as_ref());
+        }
+        let withdrawn = permit.is_some();
         let progress = &mut self.progress;
         let Some(retry) = &mut progress.retry else {
             unreachable!("a budget is asked only for a retry that was decided on");
         };
         retry.permit = permit;
         progress.last_wait = retry.send_at - retry.decided;
-        observe::retry_scheduled(&observe::Scheduled {
-            dependency: &self.key,
-            attempt: progress.attempts,
+        progress.waiting_since = Some(retry.decided);
+        let scheduled = RetryScheduled {
             cause: retry.cause,
-            status: progress.last.status.map(|status| status.as_u16()),
+            status: progress.last.status,
             error_type: progress.last.error_type,
             wait: progress.last_wait,
             hint: progress.hint.map(|(hint, _)| hint),
-            remaining,
+            withdrawn,
+        };
+        self.tell(now, |observer, call| {
+            observer.retry_scheduled(call, &scheduled);
         });
         self.persist_wait(now);
         let progress = &mut self.progress;

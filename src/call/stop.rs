@@ -6,13 +6,16 @@ use crate::{
     body::{BoxError, ResponseBody},
     client, clock,
     exhausted::{Details, respond},
-    observe,
+    observe::{CallOutcome, Skipped},
     policy::OnExhausted,
     reason::{Processed, SkipReason, StopReason},
 };
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
-use std::time::{Duration, Instant};
+use std::{
+    error::Error,
+    time::{Duration, Instant},
+};
 
 impl<S, B> Call<S, B>
 where
@@ -27,7 +30,12 @@ where
     /// The inner service could not be made ready for the retry that stands.
     pub(crate) fn not_ready<E: 'static>(&mut self, error: E) -> StopReason {
         let error = client::keep_error(error, self.policy.error_types());
-        observe::not_ready(&self.key, error.as_ref());
+        self.tell(clock::now(), |observer, call| {
+            let error = error
+                .as_deref()
+                .map(|error| error as &(dyn Error + 'static));
+            observer.not_ready(call, error);
+        });
         StopReason::Overloaded
     }
 
@@ -52,9 +60,21 @@ where
             Ended::Error(error) => Err(error),
             Ended::Cut => unreachable!("an attempt that was cut has no outcome to let stand"),
         };
-        if let Some(reason) = skipped {
-            let ending = self.progress.last;
-            observe::skipped(&self.method, &self.key, reason, attempts, ending);
+        match skipped {
+            None => {
+                self.watched(now, |observer, call| observer.succeeded(call));
+                self.watch.call_ended(CallOutcome::Success, attempts, None);
+            }
+            Some(reason) => {
+                let skipped = Skipped {
+                    reason,
+                    status: self.progress.last.status,
+                    error_type: self.progress.last.error_type,
+                };
+                self.tell(now, |observer, call| observer.skipped(call, &skipped));
+                let reason = Some(reason.as_str());
+                self.watch.call_ended(skipped.outcome(), attempts, reason);
+            }
         }
         let again = self.again.take();
         let mut response = response?;
@@ -148,7 +168,10 @@ where
             instance: self.instance.take(),
             history: std::mem::take(&mut progress.history),
         });
-        observe::stopped(&self.method, &exhausted);
+        self.tell(now, |observer, call| observer.stopped(call, &exhausted));
+        let attempts = self.progress.attempts;
+        self.watch
+            .call_ended(CallOutcome::Exhausted, attempts, Some(reason.as_str()));
         if let Some(scope) = &self.scope {
             scope.note(exhausted.marker());
         }

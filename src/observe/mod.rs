@@ -1,158 +1,184 @@
-//! What is told of a call while it runs.
+//! What a call tells of itself while it runs.
 //!
-//! Called from the transitions of a call only, so that each thing is told once. `info` shows the
-//! calls that were given up, `debug` every retry and every failure that was let stand, `trace` other
-//! answers. No header value, body or query string is ever written, but the request's id where a policy
-//! names it.
+//! Everything is told through one trait, [`Observe`], from the transitions of a call and from nowhere
+//! else, so that each thing is told once. `tracing` gets it always; whoever else wants to know is added
+//! with [`RetryBudgetLayer::observe`](crate::RetryBudgetLayer::observe), beside those that are there.
+//!
+//! # The order of things
+//!
+//! ```text
+//! call_started
+//!   [first_attempt_held]
+//!   attempt_started  attempt_finished  [deposited | settled]        once per attempt
+//!   [malformed_hint]  [held_off]                                    after a failure
+//!   [retry_scheduled | budget_denied]  [not_ready]                  between two attempts
+//! succeeded | skipped | stopped | cancelled                         exactly one, at the end
+//! ```
+//!
+//! A call that is dropped in mid-attempt finishes that attempt as
+//! [`Cancelled`](AttemptOutcome::Cancelled) first. A retry that was scheduled and is never sent is settled
+//! as not sent before the call ends.
+//!
+//! # In traces
+//!
+//! A call is a span, `retry_budget`, and each attempt is a span inside of it, `attempt`. Attempts are
+//! siblings: a layer inside that propagates the context sends another span id with each of them. The
+//! inner service runs inside the span of its attempt, from its call to the head of its response.
+//!
+//! An attempt is named and filled as OpenTelemetry's conventions have it for HTTP clients:
+//! `http.request.method`, `http.request.resend_count` (from the second attempt on), `server.address`,
+//! `server.port`, `url.scheme`, `http.response.status_code` and `error.type`; `otel.name`, `otel.kind` and
+//! `otel.status_code` are there for `tracing-opentelemetry`. There is no `url.full`: neither path nor query
+//! string, header or body is ever written. A call has the `dependency`, `max_attempts`, and at its end
+//! `attempts`, `outcome` and the `reason`.
+//!
+//! Spans are `info`, with the target `tower_retry_budget::call`. Events have the target
+//! `tower_retry_budget`: at `info` the calls that were given up, at `debug` every retry and every failure
+//! that was let stand, at `trace` other answers. A call that fails has one of these records, which says
+//! why it was not retried. The directive `tower_retry_budget::call=off` keeps the events and makes no spans.
+//!
+//! # An observer of one's own
+//!
+//! ```
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use tower_retry_budget::{
+//!     Exhausted, RetryBudgetLayer,
+//!     observe::{CallView, Observe},
+//! };
+//!
+//! #[derive(Default)]
+//! struct GivenUp(AtomicU64);
+//!
+//! impl Observe for GivenUp {
+//!     fn stopped(&self, _: &CallView<'_>, _: &Exhausted) {
+//!         self.0.fetch_add(1, Ordering::Relaxed);
+//!     }
+//! }
+//!
+//! let layer = RetryBudgetLayer::new().observe(GivenUp::default());
+//! ```
 
+mod event;
+mod log;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub mod metrics;
+mod watch;
+
+pub use self::event::{
+    AttemptFinished, AttemptOutcome, CallOutcome, CallView, Phase, RetryScheduled, Skipped,
+};
+pub(crate) use self::{
+    log::{Tracing, malformed_deadline, not_persisted, not_refreshed, stopped},
+    watch::{Watch, call_span},
+};
 use crate::{
     Exhausted,
-    budget::Key,
-    client::KeptError,
-    clock::millis,
-    exhausted::{Ending, whole_seconds},
-    reason::{Cause, SkipReason},
+    budget::{Key, Settled, StoreMode},
+    reason::{Cause, StopReason},
 };
-use http::Method;
-use std::{error::Error, fmt, time::Duration};
-use tracing::Span;
+use std::{error::Error, sync::Arc, time::Duration};
 
-/// What the events are filtered by.
-const TARGET: &str = "tower_retry_budget";
+/// Learns what happens to calls.
+///
+/// Every method has an empty default. They run inside `Future::poll`, or inside the drop of a call that
+/// is cancelled: they must be short, and must neither block nor panic. `()` observes nothing.
+pub trait Observe: Send + Sync + 'static {
+    /// A call began. Nothing was sent yet, unless another process began it.
+    fn call_started(&self, _call: &CallView<'_>) {}
 
-/// The span of one call. Everything that the inner service logs on its behalf is inside.
-pub(crate) fn call_span(method: &Method, dependency: &Key, max_attempts: u32) -> Span {
-    tracing::debug_span!(
-        target: TARGET,
-        "retry_budget",
-        dependency = %dependency,
-        http.request.method = %method,
-        max_attempts,
-    )
+    /// The first attempt of this process is held back for about `wait`: the dependency asked others to
+    /// wait, or the call is one that another process began.
+    fn first_attempt_held(&self, _call: &CallView<'_>, _wait: Duration) {}
+
+    /// An attempt is being sent; [`attempts`](CallView::attempts) is its number. `retry` is what a
+    /// retry is an answer to, `None` for the first attempt.
+    fn attempt_started(&self, _call: &CallView<'_>, _retry: Option<Cause>) {}
+
+    /// An attempt ended.
+    fn attempt_finished(&self, _call: &CallView<'_>, _attempt: &AttemptFinished) {}
+
+    /// The budget was told of a first attempt that ended.
+    fn deposited(&self, _call: &CallView<'_>, _failed: bool) {}
+
+    /// The budget was told what became of a retry. `account` is the key that paid for it.
+    fn settled(&self, _account: &Key, _settled: &Settled) {}
+
+    /// A `Retry-After` could not be read; the policy's own back-off applies.
+    fn malformed_hint(&self, _call: &CallView<'_>) {}
+
+    /// A `Retry-After` holds back other calls to the dependency, or to one tenant of it, for `wait`.
+    fn held_off(&self, _call: &CallView<'_>, _wait: Duration) {}
+
+    /// A retry was granted, and is sent after its wait unless the call ends before.
+    fn retry_scheduled(&self, _call: &CallView<'_>, _retry: &RetryScheduled) {}
+
+    /// The budget denied a retry of a failure of kind `cause`. The call stops for `reason` next.
+    fn budget_denied(&self, _call: &CallView<'_>, _cause: Cause, _reason: StopReason) {}
+
+    /// The inner service failed to get ready for a retry. The call stops next.
+    fn not_ready(&self, _call: &CallView<'_>, _error: Option<&(dyn Error + 'static)>) {}
+
+    /// The call ended: with a success.
+    fn succeeded(&self, _call: &CallView<'_>) {}
+
+    /// The call ended: with an outcome, other than a success, that is its answer.
+    fn skipped(&self, _call: &CallView<'_>, _skipped: &Skipped) {}
+
+    /// The call ended: it was given up.
+    fn stopped(&self, _call: &CallView<'_>, _exhausted: &Exhausted) {}
+
+    /// The call ended: its future was dropped while it was `during` that phase.
+    fn cancelled(&self, _call: &CallView<'_>, _during: Phase) {}
+
+    /// A budget that is shared by a fleet went over to another way of working. Told by the budget.
+    fn store_mode_changed(&self, _mode: StoreMode) {}
+
+    /// The store of a shared budget failed, with an error of this kind. Told by the budget.
+    fn store_failed(&self, _kind: &'static str) {}
+
+    /// Another configuration is in force, which `hash` tells from others.
+    fn configuration_changed(&self, _hash: &str) {}
 }
 
-/// A retry that stands: it will be sent after the wait, unless the call ends before.
-#[derive(Debug)]
-pub(crate) struct Scheduled<'a> {
-    pub(crate) dependency: &'a Key,
-    /// The attempt that failed.
-    pub(crate) attempt: u32,
-    pub(crate) cause: Cause,
-    pub(crate) status: Option<u16>,
-    pub(crate) error_type: Option<&'static str>,
-    pub(crate) wait: Duration,
-    pub(crate) hint: Option<Duration>,
-    pub(crate) remaining: Option<Duration>,
-}
+impl Observe for () {}
 
-pub(crate) fn retry_scheduled(retry: &Scheduled<'_>) {
-    tracing::debug!(
-        target: TARGET,
-        dependency = %retry.dependency,
-        attempt = retry.attempt,
-        cause = retry.cause.as_str(),
-        status = retry.status,
-        error.type = retry.error_type,
-        wait_ms = millis(retry.wait),
-        retry_after_ms = retry.hint.map(millis),
-        remaining_ms = retry.remaining.map(millis),
-        "retry scheduled"
-    );
-}
-
-pub(crate) fn stopped(method: &Method, exhausted: &Exhausted) {
-    tracing::info!(
-        target: TARGET,
-        dependency = %exhausted.dependency(),
-        http.request.method = %method,
-        reason = exhausted.reason().as_str(),
-        attempts = exhausted.attempts(),
-        max_attempts = exhausted.max_attempts(),
-        elapsed_ms = millis(exhausted.elapsed()),
-        waited_ms = millis(exhausted.waited()),
-        last_status = exhausted.last_status().map(|status| status.as_u16()),
-        error.type = exhausted.error_type(),
-        error = exhausted.error().map(|error| tracing::field::display(Causes(&**error))),
-        processed = exhausted.processed().as_str(),
-        retry_after_ms = exhausted.retry_after().map(whole_seconds).map(|wait| wait.saturating_mul(1000)),
-        instance = exhausted.instance(),
-        "retries exhausted"
-    );
-}
-
-/// An outcome, other than a success, that is the call's own answer.
-pub(crate) fn skipped(
-    method: &Method,
-    dependency: &Key,
-    reason: SkipReason,
-    attempts: u32,
-    ending: Ending,
-) {
-    let status = ending.status.map(|status| status.as_u16());
-    if reason == SkipReason::FinalAnswer && status.is_some() {
-        tracing::trace!(
-            target: TARGET,
-            dependency = %dependency,
-            http.request.method = %method,
-            reason = reason.as_str(),
-            attempts,
-            status,
-            "final answer"
-        );
-        return;
-    }
-    tracing::debug!(
-        target: TARGET,
-        dependency = %dependency,
-        http.request.method = %method,
-        reason = reason.as_str(),
-        attempts,
-        status,
-        error.type = ending.error_type,
-        "not retried"
-    );
-}
-
-pub(crate) fn malformed_deadline() {
-    tracing::debug!(target: TARGET, "malformed deadline header: as if it were absent");
-}
-
-/// The state of a call could not be kept.
-pub(crate) fn not_persisted(error: &(dyn Error + 'static)) {
-    tracing::debug!(target: TARGET, error = %Causes(error), "state of the call not kept");
-}
-
-/// Credentials were refused, and could not be refreshed.
-pub(crate) fn not_refreshed(error: &(dyn Error + 'static)) {
-    tracing::debug!(target: TARGET, error = %Causes(error), "credentials not refreshed");
-}
-
-/// The inner service could not be made ready for a retry.
-pub(crate) fn not_ready(dependency: &Key, error: Option<&KeptError>) {
-    let error = error.map(tracing::field::display);
-    tracing::debug!(
-        target: TARGET,dependency = %dependency, error, "not ready for a retry");
-}
-
-pub(crate) fn malformed_retry_after(dependency: &Key, attempt: u32) {
-    tracing::debug!(
-        target: TARGET,
-        dependency = %dependency,
-        attempt,
-        "malformed Retry-After: own back-off applies"
-    );
-}
-
-/// An error with all that caused it.
-struct Causes<'a>(&'a (dyn Error + 'static));
-
-impl fmt::Display for Causes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let causes = std::iter::successors(Some(self.0), |error| (*error).source());
-        for (depth, error) in causes.take(8).enumerate() {
-            let colon = if depth == 0 { "" } else { ": " };
-            write!(f, "{colon}{error}")?;
+macro_rules! hand_on {
+    ($($event:ident($($arg:ident: $type:ty),*);)*) => {
+        /// Tells both, the first one first.
+        impl<A: Observe, B: Observe> Observe for (A, B) {
+            $(fn $event(&self, $($arg: $type),*) {
+                self.0.$event($($arg),*);
+                self.1.$event($($arg),*);
+            })*
         }
-        Ok(())
-    }
+
+        impl<O: Observe + ?Sized> Observe for Arc<O> {
+            $(fn $event(&self, $($arg: $type),*) {
+                (**self).$event($($arg),*);
+            })*
+        }
+    };
+}
+
+// All of them: what is missing here is told to nobody.
+hand_on! {
+    call_started(call: &CallView<'_>);
+    first_attempt_held(call: &CallView<'_>, wait: Duration);
+    attempt_started(call: &CallView<'_>, retry: Option<Cause>);
+    attempt_finished(call: &CallView<'_>, attempt: &AttemptFinished);
+    deposited(call: &CallView<'_>, failed: bool);
+    settled(account: &Key, settled: &Settled);
+    malformed_hint(call: &CallView<'_>);
+    held_off(call: &CallView<'_>, wait: Duration);
+    retry_scheduled(call: &CallView<'_>, retry: &RetryScheduled);
+    budget_denied(call: &CallView<'_>, cause: Cause, reason: StopReason);
+    not_ready(call: &CallView<'_>, error: Option<&(dyn Error + 'static)>);
+    succeeded(call: &CallView<'_>);
+    skipped(call: &CallView<'_>, skipped: &Skipped);
+    stopped(call: &CallView<'_>, exhausted: &Exhausted);
+    cancelled(call: &CallView<'_>, during: Phase);
+    store_mode_changed(mode: StoreMode);
+    store_failed(kind: &'static str);
+    configuration_changed(hash: &str);
 }

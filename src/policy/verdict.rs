@@ -1,4 +1,7 @@
-use crate::reason::{Cause, Processed};
+use crate::{
+    observe::AttemptOutcome,
+    reason::{Cause, Processed},
+};
 use http::HeaderName;
 use std::time::Duration;
 
@@ -103,6 +106,16 @@ impl Verdict {
     /// Whether the server may have processed the request.
     pub const fn processed(&self) -> Processed {
         self.processed
+    }
+
+    pub(crate) const fn outcome(&self) -> AttemptOutcome {
+        match self.kind {
+            Kind::Success => AttemptOutcome::Success,
+            Kind::FinalAnswer => AttemptOutcome::FinalAnswer,
+            Kind::FinalError => AttemptOutcome::FinalError,
+            Kind::LocalOverload => AttemptOutcome::Refused,
+            Kind::Retry(_) => AttemptOutcome::Failure,
+        }
     }
 
     /// Whether the outcome earns the budget nothing. An error earns nothing even where no retry

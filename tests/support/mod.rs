@@ -7,6 +7,7 @@ pub mod h2;
 pub mod ledger;
 pub mod log;
 pub mod origin;
+pub mod recorder;
 pub mod script;
 pub mod source;
 pub mod wire;

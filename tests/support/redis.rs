@@ -125,5 +125,6 @@ fn spawn(port: u16, dir: &Path, extra: &[String]) -> Child {
         }
         line.clear();
     }
+    _ = child.wait();
     panic!("redis-server ended before it was ready");
 }

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     budget::{TokenBudget, TokenBudgetBuilder, token::rule::Rule},
     config_error::ConfigError,
+    observe::Observe,
     reason::Cause,
 };
 use redis::{Client, aio::ConnectionLike};
@@ -45,6 +46,7 @@ pub struct RedisBudgetBuilder {
     expected_processes: u64,
     command_timeout: Duration,
     connect_timeout: Duration,
+    observer: Option<Arc<dyn Observe>>,
 }
 
 enum Source {
@@ -96,6 +98,7 @@ impl RedisBudgetBuilder {
             expected_processes: DEFAULT_PROCESSES,
             command_timeout: DEFAULT_COMMAND_TIMEOUT,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            observer: None,
         }
     }
 
@@ -205,6 +208,13 @@ impl RedisBudgetBuilder {
         self
     }
 
+    /// Sets who is told when the store fails, is lost and is found: the same observer as the layer's, say.
+    /// `tracing` is told in any case.
+    pub fn observe(mut self, observer: impl Observe) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
     /// Builds the budget and starts its task, which connects in the background when the first key is
     /// used.
     ///
@@ -252,7 +262,7 @@ impl RedisBudgetBuilder {
             Source::Url(url) => settings.store(Own::new(open(&url)?, self.connect_timeout)),
         };
         let shared = Shared::new(rule, gate, expected, self.fleet.key_limit());
-        Ok(RedisBudget::start(shared, store, &runtime))
+        Ok(RedisBudget::start(shared, store, self.observer, &runtime))
     }
 
     fn gate_rule(&self, fleet: &Rule) -> Result<Rule, ConfigError> {
@@ -293,10 +303,15 @@ impl RedisBudget {
         RedisBudgetBuilder::connection(connection)
     }
 
-    pub(super) fn start(shared: Shared, store: Arc<dyn Store>, runtime: &Handle) -> Self {
+    pub(super) fn start(
+        shared: Shared,
+        store: Arc<dyn Store>,
+        observer: Option<Arc<dyn Observe>>,
+        runtime: &Handle,
+    ) -> Self {
         let shared = Arc::new(shared);
         let (wakes, woken) = mpsc::unbounded_channel();
-        runtime.spawn(Task::new(shared.clone(), store, woken).run());
+        runtime.spawn(Task::new(shared.clone(), store, woken, observer).run());
         Self(Arc::new(Inner { shared, wakes }))
     }
 }

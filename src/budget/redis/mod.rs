@@ -247,6 +247,12 @@ impl Budget for RedisBudget {
             self.due(key, due.flatten());
         }
     }
+
+    /// The balance is the fleet's, the same in all processes: dashboards take its maximum, not its sum.
+    fn account(&self, key: &Key, now: Instant) -> Option<Snapshot> {
+        let shared = self.shared();
+        shared.with_existing(key, |account| account.snapshot(&shared.rule, now))
+    }
 }
 
 impl fmt::Debug for RedisBudget {

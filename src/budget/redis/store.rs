@@ -60,6 +60,19 @@ impl StoreError {
         }
     }
 
+    /// A short name for what went wrong.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.error.is_timeout() {
+            "timeout"
+        } else if self.error.is_io_error() {
+            "connection"
+        } else if self.error.code().is_some() {
+            "refused"
+        } else {
+            "other"
+        }
+    }
+
     fn timed_out(doing: &'static str) -> RedisError {
         io::Error::new(io::ErrorKind::TimedOut, doing).into()
     }

@@ -6,7 +6,7 @@ use super::{
     shared::{Shared, Wake},
     store::{Store, StoreError},
 };
-use crate::{budget::Key, clock};
+use crate::{budget::Key, clock, observe::Observe};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::{
     cmp::Ordering,
@@ -40,7 +40,6 @@ pub(super) struct Task {
 }
 
 /// The keys that the store did not answer for.
-#[derive(Default)]
 struct Silence {
     keys: HashSet<Key>,
     /// Those of them that wait for their turn to probe.
@@ -61,6 +60,7 @@ impl Task {
         shared: Arc<Shared>,
         store: Arc<dyn Store>,
         wakes: UnboundedReceiver<Wake>,
+        observer: Option<Arc<dyn Observe>>,
     ) -> Self {
         Self {
             shared,
@@ -68,7 +68,7 @@ impl Task {
             wakes,
             agenda: BinaryHeap::new(),
             calls: FuturesUnordered::new(),
-            silence: Silence::default(),
+            silence: Silence::new(observer),
         }
     }
 
@@ -248,6 +248,16 @@ impl Task {
 }
 
 impl Silence {
+    fn new(observer: Option<Arc<dyn Observe>>) -> Self {
+        Self {
+            keys: HashSet::new(),
+            queue: VecDeque::new(),
+            probe: None,
+            probing: None,
+            events: StoreEvents::new(observer),
+        }
+    }
+
     fn next(&self) -> Option<Instant> {
         match (&self.probing, self.queue.is_empty()) {
             (None, false) => self.probe.map(|probe| probe.at),
@@ -257,6 +267,7 @@ impl Silence {
 
     /// A call for `key` has failed.
     fn begin(&mut self, key: Key, error: &StoreError, now: Instant) {
+        self.events.failed(error);
         if self.keys.is_empty() {
             self.events.lost(error, now);
         }

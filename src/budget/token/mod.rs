@@ -214,6 +214,13 @@ impl Budget for TokenBudget {
             }
         });
     }
+
+    fn account(&self, key: &Key, now: Instant) -> Option<Snapshot> {
+        self.accounts.with_existing(key, |bucket| {
+            let bucket = *lock(bucket?);
+            Some(bucket.snapshot(&self.rule, now))
+        })
+    }
 }
 
 impl fmt::Debug for TokenBudget {

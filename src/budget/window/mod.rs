@@ -220,6 +220,13 @@ impl Budget for WindowBudget {
             }
         });
     }
+
+    fn account(&self, key: &Key, now: Instant) -> Option<Snapshot> {
+        self.accounts.with_existing(key, |window| {
+            let window = *lock(window?);
+            Some(window.snapshot(&self.rule, now))
+        })
+    }
 }
 
 impl fmt::Debug for WindowBudget {
