@@ -97,7 +97,7 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("a bound listener").port()
 }
 
-#[expect(
+#[allow(
     clippy::zombie_processes,
     reason = "waited for by `RedisServer`, unless the test fails here"
 )]
