@@ -12,8 +12,11 @@ use http::Request;
 use std::{io::ErrorKind, sync::Arc, time::Duration};
 use tower::{Layer, timeout::error::Elapsed};
 use tower_retry_budget::{
-    Deadline, HoldOff, RetryBudgetLayer, RetryPolicy, budget::StoreMode, observe::Observe,
-    policy::RetryPolicyBuilder, reason::StopReason,
+    Deadline, HoldOff, RetryBudgetLayer, RetryPolicy,
+    budget::StoreMode,
+    observe::Observe,
+    policy::{Credentials, RetryPolicyBuilder},
+    reason::StopReason,
 };
 
 fn watched(
@@ -250,6 +253,32 @@ async fn tells_of_a_time_out_inside() {
     let elapsed = Reply::Error(Box::new(Elapsed::new()));
     let told = told(steady(), [], Script::new([elapsed]), get()).await;
     assert_eq!(told[4], "retry_scheduled timeout");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tells_of_credentials_that_are_refreshed_without_a_withdrawal() {
+    let fresh = || async { Ok::<_, std::io::Error>(()) };
+    let policy = steady().credentials(Credentials::refreshed_by(fresh));
+    let refreshed = told(policy, [], Script::new([401]), get()).await;
+    let expected = [
+        "call_started",
+        "attempt_started 1 first",
+        "attempt_finished 1 final_answer",
+        "deposited failed=false",
+        "retry_scheduled credentials",
+        "attempt_started 2 credentials",
+        "attempt_finished 2 success",
+        "succeeded 2",
+    ];
+    assert_eq!(refreshed, expected);
+
+    let hanging = Credentials::refreshed_by(std::future::pending::<std::io::Result<()>>);
+    let policy = steady().credentials(hanging).total_timeout(SECOND);
+    let refused = told(policy, [], Script::new([401]), get()).await;
+    assert_eq!(
+        refused,
+        [&expected[..4], &["skipped final_answer"]].concat()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -224,6 +224,7 @@ impl TokenBudgetBuilder {
         })
     }
 
+    #[cfg(feature = "redis")]
     pub(in crate::budget) fn key_limit(&self) -> usize {
         self.max_keys
     }

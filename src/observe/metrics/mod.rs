@@ -43,6 +43,8 @@
 //!   that of attempt 2 is well over zero, and only add load where it is near it.
 //! - A budget that is kept in each process: `sum()` over processes. That of a fleet is the same in all of
 //!   them: `max()`, not `sum()`.
+//!
+#![doc = include_str!("incident.md")]
 
 mod builder;
 mod labels;
