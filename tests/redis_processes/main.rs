@@ -105,8 +105,8 @@ async fn a_kill_is_made_good_by_the_trickle() {
     for other in others {
         other.granted();
     }
-    // As long as the cap takes to trickle in, and two intervals to tell.
-    sleep(Duration::from_millis(1300)).await;
+    // As long as the cap takes to trickle in, and until no traffic of the last two seconds raises it.
+    sleep(Duration::from_millis(2300)).await;
     let budget = fleet.budget();
     let now = Instant::now().into_std();
     budget.deposit(&KEY, true, now);
