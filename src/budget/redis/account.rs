@@ -21,7 +21,7 @@ use std::{
 use tokio::sync::Notify;
 
 /// How long a call whose outcome is unknown is repeated as it was. The script remembers the calls of
-/// a process for twice as long.
+/// a process for twice as long. Then what it told is given up; what came after it is not.
 const REPEATED: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub(super) struct Account {
     /// Asked for since the last call, granted or not, and the most for one retry.
     wanted: Purse,
     need: u64,
+    /// Whether the task was told of it, and has not made the call yet.
+    asked: bool,
     counts: Counts,
     answered: Arc<Notify>,
 }
@@ -100,6 +102,7 @@ impl Account {
             pace: Pace::new(),
             wanted: Purse::EMPTY,
             need: 0,
+            asked: false,
             counts: Counts::default(),
             answered: Arc::new(Notify::new()),
         }
@@ -135,7 +138,8 @@ impl Account {
             Contact::Silent | Contact::Asked { slow: true } => self.try_share(rule, price, now),
             Contact::Asked { slow: false } => self.wait(false),
             Contact::New | Contact::Answers { dry: false } if self.pace.may_ask(now) => {
-                self.wait(true)
+                let ask = !std::mem::replace(&mut self.asked, true);
+                self.wait(ask)
             }
             Contact::New | Contact::Answers { .. } => self.denied(),
         }
@@ -233,6 +237,18 @@ impl Account {
             && self.sent.is_none())
     }
 
+    /// Whether a call was asked for that may be made now. If it was, and may not, nobody waits for it.
+    pub(super) fn takes_ask(&mut self, now: Instant) -> bool {
+        if !std::mem::take(&mut self.asked) {
+            return false;
+        }
+        let may_ask = self.contact != Contact::Silent && self.pace.may_ask(now);
+        if !may_ask {
+            self.answered.notify_waiters();
+        }
+        may_ask
+    }
+
     /// Makes the next call, if there is something to tell and none is under way.
     pub(super) fn begin(&mut self, jitter: f32, now: Instant) -> Option<Call> {
         if matches!(self.contact, Contact::Asked { .. }) {
@@ -243,27 +259,33 @@ impl Account {
             return None;
         }
         self.pace.called(jitter, now);
-        self.contact = Contact::Asked {
-            slow: self.contact == Contact::Silent,
-        };
+        self.asked = false;
+        let probe = self.contact == Contact::Silent;
+        self.contact = Contact::Asked { slow: probe };
         if let Some(sent) = &mut self.sent {
             if now.saturating_duration_since(sent.first) < REPEATED {
                 sent.repeated = true;
                 return Some(sent.call);
             }
         }
-        let mut report = std::mem::take(&mut self.report);
-        report.back.add(std::mem::take(&mut self.lease));
         self.sequence = self.sequence.saturating_add(1);
-        let since = self.since.take().unwrap_or(now);
-        let call = Call {
+        let mut call = Call {
             sequence: self.sequence,
-            report,
-            span: now.saturating_duration_since(since),
-            want: std::mem::take(&mut self.wanted),
-            need: std::mem::take(&mut self.need),
+            report: Report::default(),
+            span: Duration::ZERO,
+            want: Purse::EMPTY,
+            need: 0,
             seen: self.seen.map(|(reply, _)| reply.left),
         };
+        // A probe says nothing: what is told to a store that does not answer may be lost.
+        if !probe {
+            call.report = std::mem::take(&mut self.report);
+            call.report.back.add(std::mem::take(&mut self.lease));
+            let since = self.since.take().unwrap_or(now);
+            call.span = now.saturating_duration_since(since);
+            call.want = std::mem::take(&mut self.wanted);
+            call.need = std::mem::take(&mut self.need);
+        }
         self.sent = Some(Sent {
             call,
             first: now,
@@ -283,7 +305,7 @@ impl Account {
         };
         self.lease.add(reply.lease);
         self.seen = Some((reply, now));
-        self.share = Share::of(&reply, now);
+        self.share = Share::of(&reply, self.report.owed, now);
         self.pace.set(reply.interval, now);
         self.answered.notify_waiters();
     }

@@ -46,8 +46,13 @@ impl StoreEvents {
         }
     }
 
+    /// A call has failed, and the store does not answer now. Told at once, or by a later failure when the
+    /// last time was a moment ago.
     pub(super) fn lost(&mut self, error: &StoreError, now: Instant) {
         self.is_in(StoreMode::LocalShare);
+        if self.lost {
+            return;
+        }
         let told = self.told.map(|told| now.saturating_duration_since(told));
         if told.is_some_and(|ago| ago < QUIET) {
             return;
@@ -67,5 +72,30 @@ impl StoreEvents {
         if std::mem::take(&mut self.lost) {
             tracing::info!(target: "tower_retry_budget", mode = "fleet", "the budget's store answers again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::RedisError;
+    use std::io;
+
+    #[test]
+    fn tells_of_a_second_loss_once_the_first_is_a_while_ago() {
+        let error = StoreError {
+            error: Arc::new(RedisError::from(io::Error::other("gone"))),
+            not_applied: true,
+        };
+        let start = crate::clock::now();
+        let mut events = StoreEvents::new(None);
+        let lost = |events: &mut StoreEvents, after: u64| {
+            events.lost(&error, start + Duration::from_secs(after));
+            events.lost
+        };
+        assert!(lost(&mut events, 0));
+        events.found();
+        assert!(!lost(&mut events, 5), "told a moment ago");
+        assert!(lost(&mut events, 11), "it is still lost");
     }
 }

@@ -2,8 +2,8 @@
 -- since the last call goes in, a lease and the next interval come out.
 --
 -- Amounts are milli-tokens, times milliseconds of this server's own clock. KEYS[1] is a hash with the
--- account and a field for each process. It is written at the end, in one step, so that an error
--- before that leaves it as it was.
+-- account and a field for each process. The account and what is remembered of the call are written at the
+-- end, in one step.
 
 local key, process = KEYS[1], 'process:' .. ARGV[1]
 local call = {}
@@ -100,7 +100,7 @@ if now - account.swept >= window / 4 then
   local fields = redis.call('HGETALL', key)
   for at = 1, #fields, 2 do
     if string.sub(fields[at], 1, 8) == 'process:' and fields[at] ~= process then
-      local silent = now - tonumber(string.match(fields[at + 1], '^%d+'))
+      local silent = now - (tonumber(string.match(fields[at + 1], '^%d+') or nil) or 0)
       if silent < window then
         account.live = account.live + 1
       elseif silent > math.max(REMEMBERED, window) then

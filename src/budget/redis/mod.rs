@@ -60,7 +60,8 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 /// most twice in an interval; it waits at most 50 ms, and not past its deadline. A lease of a process that
 /// dies is lost, and comes in again by the rule.
 ///
-/// All time is Redis's own, so the clocks of the processes do not matter. Each call has a number that the
+/// All time is Redis's own, so the clocks of the processes do not matter. The `now` that the methods are given
+/// is that of Tokio's clock, by which the task sleeps. Each call has a number that the
 /// script remembers for a minute, so that one whose reply was lost, or that a cluster's client sent
 /// twice, is not counted twice.
 ///

@@ -38,12 +38,14 @@ impl Share {
         }
     }
 
-    pub(super) fn of(reply: &Reply, now: Instant) -> Self {
+    /// The share of what a reply says is left, less what was spent and the store does not know of yet.
+    pub(super) fn of(reply: &Reply, owed: Purse, now: Instant) -> Self {
         let parts = reply.live.max(1);
+        let share = |left: u64, owed: u64| (left / parts).saturating_sub(owed);
         Self {
             purse: Purse {
-                balance: reply.left.balance / parts,
-                ceiling: reply.left.ceiling / parts,
+                balance: share(reply.left.balance, owed.balance),
+                ceiling: share(reply.left.ceiling, owed.ceiling),
             },
             cap: reply.cap / parts,
             parts,

@@ -28,6 +28,18 @@ pub(super) trait Store: Send + Sync + 'static {
     fn call<'a>(&'a self, key: &'a Key, call: Call) -> Answer<'a>;
 }
 
+/// What a server says when it has not run the script, or not gone on at its first write. Any other error
+/// may come after that: the script writes the account first, and then says when it expires.
+const REFUSALS: [&str; 7] = [
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "NOAUTH",
+    "OOM",
+    "READONLY",
+];
+
 /// A call that got no reply.
 #[derive(Clone, Debug)]
 pub(super) struct StoreError {
@@ -53,9 +65,9 @@ impl StoreError {
 
     /// Of a call that was handed to a connection, which may have repeated it unless it `sends_once`.
     fn sent(error: RedisError, sends_once: bool) -> Self {
+        let refused = error.code().is_some_and(|code| REFUSALS.contains(&code));
         Self {
-            // What the server refuses it has not done: the script writes last, in one step.
-            not_applied: sends_once && error.code().is_some(),
+            not_applied: sends_once && refused,
             error: Arc::new(error),
         }
     }
@@ -136,7 +148,8 @@ type Sent = Result<[u64; 7], RedisError>;
 impl<L: Link> Store for RedisStore<L> {
     fn call<'a>(&'a self, key: &'a Key, call: Call) -> Answer<'a> {
         Box::pin(async move {
-            let mut connection = self.link.connection().await.map_err(StoreError::not_sent)?;
+            let connection = self.link.connection().await;
+            let (mut connection, number) = connection.map_err(StoreError::not_sent)?;
             let sent = self.send(&mut connection, key, &call);
             let sent = timeout(self.command_timeout, sent)
                 .await
@@ -144,7 +157,7 @@ impl<L: Link> Store for RedisStore<L> {
             match sent {
                 Ok(reply) => Ok(reply.into()),
                 Err(error) => {
-                    self.link.failed(&error).await;
+                    self.link.failed(number, &error).await;
                     Err(StoreError::sent(error, L::SENDS_ONCE))
                 }
             }
@@ -159,11 +172,13 @@ pub(super) trait Link: Send + Sync + 'static {
     /// Whether a call is sent at most once. A client of a cluster repeats those that were cut off.
     const SENDS_ONCE: bool;
 
-    /// A connection, or why there is none.
-    fn connection(&self) -> impl Future<Output = Result<Self::Connection, Arc<RedisError>>> + Send;
+    /// A connection and its number, or why there is none.
+    fn connection(
+        &self,
+    ) -> impl Future<Output = Result<(Self::Connection, u64), Arc<RedisError>>> + Send;
 
-    /// A call over a connection has ended like this.
-    fn failed(&self, error: &RedisError) -> impl Future<Output = ()> + Send;
+    /// A call over the connection of this number has ended like this.
+    fn failed(&self, number: u64, error: &RedisError) -> impl Future<Output = ()> + Send;
 }
 
 /// A connection that the user has, and that connects anew by itself.
@@ -174,11 +189,11 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Given<C> {
 
     const SENDS_ONCE: bool = false;
 
-    async fn connection(&self) -> Result<C, Arc<RedisError>> {
-        Ok(self.0.clone())
+    async fn connection(&self) -> Result<(C, u64), Arc<RedisError>> {
+        Ok((self.0.clone(), 0))
     }
 
-    async fn failed(&self, _: &RedisError) {}
+    async fn failed(&self, _: u64, _: &RedisError) {}
 }
 
 /// A connection of the budget's own. When it is to be made anew is decided by those who call: one
@@ -192,6 +207,8 @@ pub(super) struct Own {
 #[derive(Default)]
 struct State {
     connection: Option<MultiplexedConnection>,
+    /// How many connections there have been.
+    number: u64,
     failed: Option<(Instant, Arc<RedisError>)>,
 }
 
@@ -223,11 +240,11 @@ impl Link for Own {
 
     const SENDS_ONCE: bool = true;
 
-    async fn connection(&self) -> Result<MultiplexedConnection, Arc<RedisError>> {
+    async fn connection(&self) -> Result<(MultiplexedConnection, u64), Arc<RedisError>> {
         let asked = clock::now();
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.connection {
-            return Ok(connection.clone());
+            return Ok((connection.clone(), state.number));
         }
         if let Some((at, error)) = &state.failed {
             if *at >= asked {
@@ -237,7 +254,8 @@ impl Link for Own {
         match self.connect().await {
             Ok(connection) => {
                 state.connection = Some(connection.clone());
-                Ok(connection)
+                state.number = state.number.saturating_add(1);
+                Ok((connection, state.number))
             }
             Err(error) => {
                 let error = Arc::new(error);
@@ -249,10 +267,38 @@ impl Link for Own {
 
     /// What the server says leaves the connection as it is, unless it is that another server is
     /// wanted; after anything else, a time-out included, a new one is made.
-    async fn failed(&self, error: &RedisError) {
+    async fn failed(&self, number: u64, error: &RedisError) {
         let refused = error.code().is_some();
-        if !refused || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
-            self.state.lock().await.connection = None;
+        if refused && error.kind() != ErrorKind::Server(ServerErrorKind::ReadOnly) {
+            return;
+        }
+        let mut state = self.state.lock().await;
+        // Another call may have failed before, and a new one been made.
+        if state.number == number {
+            state.connection = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_for_refused_only_what_cannot_have_been_written() {
+        let says = |code: &str| redis::make_extension_error(code.to_owned(), None);
+        for (code, refused) in [
+            ("LOADING", true),
+            ("OOM", true),
+            ("NOPERM", false),
+            ("ERR", false),
+        ] {
+            assert_eq!(
+                StoreError::sent(says(code), true).not_applied,
+                refused,
+                "{code}"
+            );
+            assert!(!StoreError::sent(says(code), false).not_applied, "{code}");
         }
     }
 }

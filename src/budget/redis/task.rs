@@ -116,8 +116,10 @@ impl Task {
             let stands = self
                 .shared
                 .with_existing(&key, |account| stands(account.pace.due()));
-            if stands == Some(true) {
-                self.call(&key, now);
+            match stands {
+                Some(true) => _ = self.call(&key, now),
+                Some(false) => {}
+                None => self.silence.forget(&key),
             }
         }
         while self.silence.next().is_some_and(|at| at <= now) {
@@ -126,23 +128,17 @@ impl Task {
             };
             match self.call(&key, now) {
                 true => self.silence.probing = Some(key),
-                // Forgotten meanwhile.
-                false => _ = self.silence.keys.remove(&key),
+                false => self.silence.forget(&key),
             }
         }
     }
 
     fn ask(&mut self, key: &Key) {
         let now = clock::now();
-        let silent = self.silence.keys.contains(key);
-        let may_ask = self.shared.with_existing(key, |account| {
-            let may_ask = !silent && account.pace.may_ask(now);
-            if !may_ask {
-                account.release();
-            }
-            may_ask
-        });
-        if may_ask == Some(true) {
+        let asks = self
+            .shared
+            .with_existing(key, |account| account.takes_ask(now));
+        if asks == Some(true) {
             self.call(key, now);
         }
     }
@@ -205,7 +201,10 @@ impl Task {
                 account.pace.defer(now.checked_add(within));
                 account.pace.due()
             });
-            self.put_on_agenda(&key, due.flatten());
+            match due {
+                Some(due) => self.put_on_agenda(&key, due),
+                None => self.silence.forget(&key),
+            }
         }
     }
 
@@ -268,9 +267,7 @@ impl Silence {
     /// A call for `key` has failed.
     fn begin(&mut self, key: Key, error: &StoreError, now: Instant) {
         self.events.failed(error);
-        if self.keys.is_empty() {
-            self.events.lost(error, now);
-        }
+        self.events.lost(error, now);
         self.keys.insert(key.clone());
         let probed = self.probing.take_if(|probing| *probing == key).is_some();
         self.queue.push_back(key);
@@ -282,6 +279,15 @@ impl Silence {
         // Up to a tenth later: the processes of a fleet have all lost it at the same time.
         let at = now.checked_add(wait.mul_f32(1.0 + 0.1 * fastrand::f32()));
         self.probe = at.map(|at| Probe { at, wait });
+    }
+
+    /// The account of `key` is gone, and with it what there was to ask for.
+    fn forget(&mut self, key: &Key) {
+        self.keys.remove(key);
+        if self.keys.is_empty() {
+            self.probe = None;
+            self.probing = None;
+        }
     }
 
     /// A call for `key` was answered. Whether it was not before, so that the others may try too.

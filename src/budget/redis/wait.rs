@@ -35,7 +35,6 @@ impl Held {
     pub(super) async fn wait(self, mut wait: Wait) -> Result<Permit, StopReason> {
         let until = tokio::time::Instant::from_std(clock::now()) + LONGEST;
         let notify = wait.answered.clone();
-        let mut asked = true;
         loop {
             // Listened for before it is decided, or an answer in between would be missed.
             let mut answered = pin!(notify.notified());
@@ -48,10 +47,9 @@ impl Held {
                 Decision::Denied => return Err(StopReason::FleetBudget),
                 Decision::Wait(next) => wait = next,
             }
-            if wait.ask && !asked {
+            if wait.ask {
                 self.budget.wake(Wake::Ask(self.key.clone()));
             }
-            asked = false;
             if timeout_at(until, answered).await.is_err() {
                 return match self.give_up() {
                     Decision::Granted => Ok(self.into_permit()),

@@ -1,1 +1,0 @@
-//! The budget on a paused clock, with a store that does as it is told.
