@@ -54,6 +54,17 @@ impl RedisServer {
         connection.expect("a server that has just started")
     }
 
+    /// Runs one command.
+    pub(crate) async fn run(&self, command: &[&str]) {
+        let mut connection = self.connect().await;
+        let (name, arguments) = command.split_first().expect("a command");
+        let ran = redis::cmd(name)
+            .arg(arguments)
+            .exec_async(&mut connection)
+            .await;
+        ran.expect("a command that the server takes");
+    }
+
     /// Stops it without closing its connections, as a hung machine would.
     pub(crate) fn freeze(&self) {
         self.signal("STOP");

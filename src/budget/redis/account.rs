@@ -304,6 +304,8 @@ impl Account {
             dry: asked && reply.lease.is_empty(),
         };
         self.lease.add(reply.lease);
+        // What was spent without a lease while this one was on its way is paid from it.
+        self.lease.cancel(&mut self.report.owed);
         self.seen = Some((reply, now));
         self.share = Share::of(&reply, self.report.owed, now);
         self.pace.set(reply.interval, now);

@@ -42,6 +42,16 @@ impl Purse {
         }
     }
 
+    /// Takes off both what they have in common.
+    pub(super) fn cancel(&mut self, other: &mut Self) {
+        let balance = self.balance.min(other.balance);
+        let ceiling = self.ceiling.min(other.ceiling);
+        for purse in [self, other] {
+            purse.balance -= balance;
+            purse.ceiling -= ceiling;
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::EMPTY
     }

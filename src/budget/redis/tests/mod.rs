@@ -43,7 +43,8 @@ enum Does {
 struct Fake {
     does: Mutex<Does>,
     balance: Mutex<u64>,
-    applied: Mutex<u64>,
+    /// The last call that was applied, and its lease.
+    applied: Mutex<(u64, Purse)>,
     calls: Mutex<Vec<(Instant, Key, Call)>>,
 }
 
@@ -72,10 +73,10 @@ impl Fake {
     fn apply(&self, call: &Call) -> Purse {
         let mut balance = self.balance.lock().unwrap();
         let mut applied = self.applied.lock().unwrap();
-        if call.sequence <= *applied {
-            return Purse::EMPTY;
+        if call.sequence <= applied.0 {
+            return applied.1;
         }
-        *applied = call.sequence;
+        *applied = (call.sequence, Purse::EMPTY);
         let came = call.report.earned + call.report.back.balance;
         *balance = (*balance + came).saturating_sub(call.report.owed.balance);
         if *balance < call.need {
@@ -83,10 +84,11 @@ impl Fake {
         }
         let lease = call.want.balance.min(call.need.max(*balance / 4));
         *balance -= lease;
-        Purse {
+        applied.1 = Purse {
             balance: lease,
             ceiling: call.want.ceiling,
-        }
+        };
+        applied.1
     }
 
     fn answer(&self, call: &Call) -> Reply {

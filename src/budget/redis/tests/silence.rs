@@ -204,3 +204,21 @@ async fn does_not_spend_its_share_anew_before_it_has_paid() {
     sleep(300 * MS).await;
     assert!(!spend(&budget).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn pays_with_a_lease_that_comes_late_what_it_spent_meanwhile() {
+    let store = Fake::new(8);
+    let budget = budget(&store);
+    sync(&budget, &KEY).await;
+    store.set(Does::LoseReply);
+    let mut spent = 0;
+    for _ in 0..10 {
+        spent += u64::from(spend(&budget).await);
+    }
+    store.set(Does::Answer);
+    for _ in 0..400 {
+        spent += u64::from(spend(&budget).await);
+        sleep(50 * MS).await;
+    }
+    assert_eq!(spent, 8);
+}
