@@ -10,7 +10,9 @@ use super::{
     store::{Answer, Store, StoreError},
 };
 use crate::{
-    budget::{Budget, Key, Permit, StoreMode, TokenBudget, Withdrawal, milli::TOKEN},
+    budget::{
+        Budget, Key, Permit, StoreMode, TokenBudget, TokenBudgetBuilder, Withdrawal, milli::TOKEN,
+    },
     clock,
     reason::{Cause, StopReason},
 };
@@ -39,8 +41,9 @@ enum Does {
     Refuse,
 }
 
-/// A fleet of two with one balance, which it keeps as the script does.
+/// A fleet with one balance, which it keeps as the script does.
 struct Fake {
+    live: u64,
     does: Mutex<Does>,
     balance: Mutex<u64>,
     /// The last call that was applied, and its lease.
@@ -49,8 +52,14 @@ struct Fake {
 }
 
 impl Fake {
+    /// Of two processes.
     fn new(tokens: u64) -> Arc<Self> {
+        Self::with(2, tokens)
+    }
+
+    fn with(live: u64, tokens: u64) -> Arc<Self> {
         Arc::new(Self {
+            live,
             does: Mutex::new(Does::Answer),
             balance: Mutex::new(tokens * TOKEN),
             applied: Mutex::default(),
@@ -82,7 +91,10 @@ impl Fake {
         if *balance < call.need {
             return Purse::EMPTY;
         }
-        let lease = call.want.balance.min(call.need.max(*balance / 4));
+        let lease = call
+            .want
+            .balance
+            .min(call.need.max(*balance / (2 * self.live)));
         *balance -= lease;
         applied.1 = Purse {
             balance: lease,
@@ -100,7 +112,7 @@ impl Fake {
                 ceiling: 300 * TOKEN,
             },
             cap: 100 * TOKEN,
-            live: 2,
+            live: self.live,
             interval: INTERVAL,
         }
     }
@@ -139,11 +151,12 @@ impl Store for Fake {
 
 /// A budget of ten expected processes, and a gate that lets all through.
 fn budget(store: &Arc<Fake>) -> Arc<RedisBudget> {
-    let rule = TokenBudget::builder()
-        .cap(100)
-        .trickle(Duration::from_secs(1))
-        .rule()
-        .unwrap();
+    let rule = TokenBudget::builder().cap(100);
+    budget_by(rule.trickle(Duration::from_secs(1)), store)
+}
+
+fn budget_by(rule: TokenBudgetBuilder, store: &Arc<Fake>) -> Arc<RedisBudget> {
+    let rule = rule.rule().unwrap();
     let gate = TokenBudget::builder().cap(10_000).initial(10_000).rule();
     let shared = Shared::new(rule, gate.unwrap(), 10, 64);
     let runtime = Handle::current();
