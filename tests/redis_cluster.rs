@@ -1,4 +1,4 @@
-//! One budget in a real cluster of three masters with a replica each.
+//! One budget in a real cluster of three nodes, across a failover.
 
 #[path = "support/redis.rs"]
 mod server;
@@ -13,6 +13,7 @@ use tower_retry_budget::{
 };
 
 const KEY: Key = Key::from_static("search");
+const ACCOUNT: &str = "{tower-retry-budget:1:search}";
 
 struct Node {
     server: RedisServer,
@@ -27,6 +28,8 @@ impl Node {
             "yes",
             "--cluster-node-timeout",
             "1000",
+            "--repl-diskless-sync-delay",
+            "0",
             "--cluster-port",
             &bus.to_string(),
         ]);
@@ -42,6 +45,13 @@ impl Node {
             .await
             .expect("an answer");
         redis::from_redis_value(answer).expect("text")
+    }
+
+    async fn has_synced(&self) -> bool {
+        let mut connection = self.server.connect().await;
+        let info = redis::cmd("INFO").arg("replication").clone();
+        let info: String = info.query_async(&mut connection).await.expect("text");
+        info.contains("master_link_status:up")
     }
 
     async fn is_ok(&self) -> bool {
@@ -79,8 +89,11 @@ async fn cluster() -> Vec<Node> {
         }
         replica.cluster(&["REPLICATE", &id]).await;
     }
-    // Until the replicas have what their masters have.
-    sleep(Duration::from_secs(3)).await;
+    for replica in &nodes[3..] {
+        while !replica.has_synced().await {
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
     until_ok(&nodes).await;
     nodes
 }
@@ -104,14 +117,28 @@ async fn ask(budget: &Arc<RedisBudget>) -> u32 {
     1
 }
 
+/// Asks until the budget is in that mode, and returns how long that took.
+async fn until_mode(budget: &Arc<RedisBudget>, wanted: StoreMode) -> Duration {
+    let began = Instant::now();
+    while mode(budget) != Some(wanted) {
+        assert!(
+            began.elapsed() < Duration::from_secs(12),
+            "never {wanted:?}"
+        );
+        assert_eq!(ask(budget).await, 0, "all five are spent");
+        sleep(Duration::from_millis(50)).await;
+    }
+    began.elapsed()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shares_a_budget_in_a_cluster() {
-    let nodes = cluster().await;
+async fn works_in_a_cluster_and_across_a_failover() {
+    let started = tokio::time::timeout(Duration::from_secs(30), cluster()).await;
+    let mut nodes = started.expect("a cluster in time");
     let urls: Vec<_> = nodes[..3].iter().map(|node| node.server.url()).collect();
     let client = ClusterClient::new(urls).expect("valid URLs");
     let connection = client.get_async_connection().await.expect("a cluster");
     let budget = RedisBudget::with_connection(connection)
-        .command_timeout(Duration::from_secs(2))
         .no_trickle()
         .build();
     let budget = Arc::new(budget.expect("valid settings"));
@@ -122,4 +149,11 @@ async fn shares_a_budget_in_a_cluster() {
     }
     assert_eq!(granted, 5);
     assert_eq!(mode(&budget), Some(StoreMode::Fleet));
+
+    let slot = nodes[0].cluster(&["KEYSLOT", ACCOUNT]).await;
+    let master = slot.parse::<usize>().expect("a slot") * 3 / 16384;
+    nodes[master].server.kill();
+    let lost = until_mode(&budget, StoreMode::LocalShare).await;
+    let back = until_mode(&budget, StoreMode::Fleet).await;
+    println!("local share {lost:?} after the master's end, the fleet's again {back:?} later");
 }
