@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
+use uuid::Uuid;
 
 /// How far a call has come, to be kept in a queue and resumed after a restart.
 ///
@@ -15,6 +16,7 @@ use std::{
 /// attempts that are left and no more, waits what is left of a wait that was cut, and ends at the deadline
 /// of the first admission, however often the call was resumed:
 ///
+/// - a key that [`idempotency_keys`](crate::policy::RetryPolicyBuilder::idempotency_keys) gave it stays the same;
 /// - attempts that began before count, also one whose answer was lost. Whoever must tell whether it arrived
 ///   puts an id of its own on the request, the same each time;
 /// - of the attempts that the call was admitted with and those of today's policy the fewer count;
@@ -44,7 +46,7 @@ use std::{
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(from = "wire::Wire", into = "wire::Wire"))]
+#[cfg_attr(feature = "serde", serde(try_from = "wire::Wire", into = "wire::Wire"))]
 pub struct RetryState {
     pub(crate) attempts: u32,
     pub(crate) max_attempts: Option<u32>,
@@ -53,6 +55,8 @@ pub struct RetryState {
     pub(crate) deadline: Option<SystemTime>,
     /// The latest time that the state has seen.
     pub(crate) seen_at: Option<SystemTime>,
+    /// The key that the layer gave the call, to be the same on each attempt.
+    pub(crate) idempotency_key: Option<Uuid>,
 }
 
 impl RetryState {
@@ -139,6 +143,7 @@ impl fmt::Debug for Persist {
 mod wire {
     use super::RetryState;
     use std::time::{Duration, SystemTime};
+    use uuid::Uuid;
 
     /// How a state is written.
     #[derive(serde::Serialize, serde::Deserialize)]
@@ -149,6 +154,7 @@ mod wire {
         not_before_ms: Option<u64>,
         deadline_ms: Option<u64>,
         seen_at_ms: Option<u64>,
+        idempotency_key: Option<String>,
     }
 
     impl From<RetryState> for Wire {
@@ -161,20 +167,26 @@ mod wire {
                 not_before_ms: state.not_before.map(|at| millis(at).saturating_add(1)),
                 deadline_ms: state.deadline.map(millis),
                 seen_at_ms: state.seen_at.map(millis),
+                idempotency_key: state.idempotency_key.map(|key| key.to_string()),
             }
         }
     }
 
-    impl From<Wire> for RetryState {
-        fn from(wire: Wire) -> Self {
-            Self {
+    /// A key that cannot be read is an error: with another one the call would be made twice.
+    impl TryFrom<Wire> for RetryState {
+        type Error = uuid::Error;
+
+        fn try_from(wire: Wire) -> Result<Self, uuid::Error> {
+            let key = wire.idempotency_key.as_deref().map(Uuid::parse_str);
+            Ok(Self {
                 attempts: wire.attempts,
                 max_attempts: wire.max_attempts,
                 first_attempted_at: wire.first_attempted_at_ms.map(time),
                 not_before: wire.not_before_ms.map(time),
                 deadline: wire.deadline_ms.map(time),
                 seen_at: wire.seen_at_ms.map(time),
-            }
+                idempotency_key: key.transpose()?,
+            })
         }
     }
 

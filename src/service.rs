@@ -153,7 +153,11 @@ impl<S> RetryBudget<S> {
         if let Some(resume) = &resume {
             policy = resume.limit(policy);
         }
-        policy.give_key(head, shared.side);
+        let before = resume.as_ref().and_then(|resume| resume.idempotency_key());
+        let given = policy.give_key(head, shared.side, before);
+        if let Some((resume, key)) = resume.as_mut().zip(given) {
+            resume.keep_idempotency_key(key);
+        }
         let idempotent = policy.is_idempotent(head, shared.side);
         let class = match above {
             Some(_) => ReplayClass::Never(SkipReason::OwnedAbove),

@@ -238,3 +238,53 @@ async fn nothing_is_sent_that_could_not_be_kept() {
         assert_eq!(exhausted(&response).attempts(), 0);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_call_has_the_idempotency_key_that_it_was_given_first() {
+    let policy = || layer(steady().idempotency_keys());
+    let post = |state: RetryState, store: &Store| {
+        let mut request = support::request("POST", "");
+        request.extensions_mut().insert(state);
+        request.extensions_mut().insert(store.persist());
+        request
+    };
+    let key = |script: &Script| {
+        let seen = script.seen();
+        seen[0].header("idempotency-key").map(String::from)
+    };
+    // Killed while its first attempt was under way.
+    let (hangs, store) = (Script::new([Reply::Hang]), Store::default());
+    let service = policy().layer(hangs.clone());
+    let first = send(&service, post(RetryState::new(), &store));
+    assert!(tokio::time::timeout(SECOND, first).await.is_err());
+    let before = key(&hangs).expect("a key");
+
+    let state = *store.states().last().expect("kept before it was sent");
+    let state = serde_json::from_value(serde_json::to_value(state).expect("data"));
+    let answers = Script::always(200);
+    let service = policy().layer(answers.clone());
+    let resumed = post(state.expect("a state"), &store);
+    send(&service, resumed).await.expect("a response");
+    assert_eq!(key(&answers), Some(before));
+
+    // The caller's own wins.
+    let mut own = post(state_with_key(), &store);
+    let value = http::HeaderValue::from_static("mine");
+    own.headers_mut().insert("idempotency-key", value);
+    let answers = Script::always(200);
+    send(&policy().layer(answers.clone()), own)
+        .await
+        .expect("a response");
+    assert_eq!(key(&answers).as_deref(), Some("mine"));
+}
+
+fn state_with_key() -> RetryState {
+    let key = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+    kept(serde_json::json!({"attempts": 1, "idempotency_key": key}))
+}
+
+#[test]
+fn a_state_with_a_key_that_cannot_be_read_is_refused() {
+    let state = serde_json::json!({"attempts": 1, "idempotency_key": "k1"});
+    assert!(serde_json::from_value::<RetryState>(state).is_err());
+}

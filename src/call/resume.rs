@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 use tower_service::Service;
+use uuid::Uuid;
 
 /// What a call has that outlives the process.
 pub(crate) struct Resume {
@@ -54,6 +55,15 @@ impl Resume {
     /// How many attempts are used.
     pub(crate) fn attempts(&self) -> u32 {
         self.state.attempts
+    }
+
+    /// The key that the call was given when it began.
+    pub(crate) fn idempotency_key(&self) -> Option<Uuid> {
+        self.state.idempotency_key
+    }
+
+    pub(crate) fn keep_idempotency_key(&mut self, key: Uuid) {
+        self.state.idempotency_key = Some(key);
     }
 
     /// The policy, with no more attempts than the call was admitted with.

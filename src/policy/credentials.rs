@@ -74,6 +74,9 @@ impl Credentials {
 
     /// Creates credentials that `refresh` returns as the value of an `Authorization` header. It replaces
     /// the caller's on the attempt that follows; first attempts carry what the caller gave them.
+    ///
+    /// Whoever answers `401` or `403` is sent it. A policy with such credentials is for the hosts that may see
+    /// them and for no others: choose it by [`policy_fn`](crate::RetryBudgetLayer::policy_fn) or on the request.
     pub fn authorization_by<F, T, E>(refresh: F) -> Self
     where
         F: Fn() -> T + Send + Sync + 'static,

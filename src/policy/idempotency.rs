@@ -1,4 +1,5 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, request::Parts};
+use uuid::Uuid;
 
 /// A request extension: says of this one request whether it may be repeated, whatever its method.
 ///
@@ -36,17 +37,17 @@ fn has_key(headers: &HeaderMap) -> bool {
         .is_some_and(|key| !key.as_bytes().trim_ascii().is_empty())
 }
 
-/// Sets a key that nobody else has, unless the caller gave one or said that the request is not to be
-/// repeated.
-pub(super) fn give_key(request: &mut Parts) {
+/// Sets the key that the call was given before, or one that nobody else has, unless the caller gave one or
+/// said that the request is not to be repeated. Returns what it has set.
+pub(super) fn give_key(request: &mut Parts, before: Option<Uuid>) -> Option<Uuid> {
     let decided = request.extensions.get::<Idempotent>().is_some();
     if decided || has_key(&request.headers) {
-        return;
+        return None;
     }
-    let key = uuid::Uuid::new_v4().hyphenated().to_string();
-    if let Ok(key) = HeaderValue::try_from(key) {
-        request.headers.insert(&IDEMPOTENCY_KEY, key);
-    }
+    let key = before.unwrap_or_else(Uuid::new_v4);
+    let value = HeaderValue::try_from(key.hyphenated().to_string()).ok()?;
+    request.headers.insert(&IDEMPOTENCY_KEY, value);
+    Some(key)
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ use std::{
     sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
+use uuid::Uuid;
 
 /// The rules of one call. See the [module](self) for how to set them, and the
 /// [builder](RetryPolicyBuilder) for the defaults.
@@ -219,10 +220,16 @@ impl RetryPolicy {
     }
 
     /// Gives a request that could not be repeated otherwise a key of its own, if the policy says so.
-    pub(crate) fn give_key(&self, request: &mut Parts, side: Side) {
-        if self.0.idempotency_keys && !self.is_idempotent(request, side) {
-            idempotency::give_key(request);
+    pub(crate) fn give_key(
+        &self,
+        request: &mut Parts,
+        side: Side,
+        before: Option<Uuid>,
+    ) -> Option<Uuid> {
+        if !self.0.idempotency_keys || self.is_idempotent(request, side) {
+            return None;
         }
+        idempotency::give_key(request, before)
     }
 
     pub(crate) fn credentials(&self) -> Option<&Credentials> {

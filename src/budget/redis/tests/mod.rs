@@ -152,10 +152,10 @@ impl Store for Fake {
 /// A budget of ten expected processes, and a gate that lets all through.
 fn budget(store: &Arc<Fake>) -> Arc<RedisBudget> {
     let rule = TokenBudget::builder().cap(100);
-    budget_by(rule.trickle(Duration::from_secs(1)), store)
+    budget_by(&rule.trickle(Duration::from_secs(1)), store)
 }
 
-fn budget_by(rule: TokenBudgetBuilder, store: &Arc<Fake>) -> Arc<RedisBudget> {
+fn budget_by(rule: &TokenBudgetBuilder, store: &Arc<Fake>) -> Arc<RedisBudget> {
     let rule = rule.rule().unwrap();
     let gate = TokenBudget::builder().cap(10_000).initial(10_000).rule();
     let shared = Shared::new(rule, gate.unwrap(), 10, 64);

@@ -208,7 +208,7 @@ async fn does_not_spend_its_share_anew_before_it_has_paid() {
 #[tokio::test(start_paused = true)]
 async fn pays_with_a_lease_that_comes_late_what_it_spent_meanwhile() {
     let store = Fake::with(1, 8);
-    let budget = budget_by(TokenBudget::builder().cap(100).no_trickle(), &store);
+    let budget = budget_by(&TokenBudget::builder().cap(100).no_trickle(), &store);
     sync(&budget, &KEY).await;
     store.set(Does::LoseReply);
     let mut spent = 0;
