@@ -154,9 +154,10 @@ impl RedisBudgetBuilder {
         self.fleet(|fleet| fleet.cost(cause, milli_tokens))
     }
 
-    /// Sets how many keys have an account of their own, here and in the store. Defaults to 4096.
+    /// Sets how many keys have an account of their own at a time. Defaults to 4096.
     ///
-    /// Those beyond share one that the store is not told of. Each key costs about a kilobyte.
+    /// Those beyond share one that the store is not told of. One that made room for another key stays in the
+    /// store until it expires there. Each key costs this process about a kilobyte.
     pub fn max_keys(self, keys: usize) -> Self {
         self.fleet(|fleet| fleet.max_keys(keys))
     }

@@ -125,3 +125,9 @@ async fn ends_its_task_with_its_last_clone() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(Arc::strong_count(&store), 1);
 }
+
+#[test]
+fn keeps_an_account_in_less_than_a_kilobyte() {
+    let size = size_of::<std::sync::Mutex<crate::budget::redis::account::Account>>();
+    assert!(size + size_of::<Key>() <= 1024, "{size} bytes");
+}
