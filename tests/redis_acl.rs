@@ -4,7 +4,10 @@
 mod server;
 
 use server::RedisServer;
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tower_retry_budget::{
     budget::{Budget, Key, RedisBudget, StoreMode, Withdrawal},
     reason::Cause,
@@ -18,7 +21,7 @@ fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-async fn mode(server: &RedisServer, allowed: &[&str]) -> Option<StoreMode> {
+async fn budget(server: &RedisServer, allowed: &[&str]) -> Arc<RedisBudget> {
     let mut admin = server.connect().await;
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("budget").arg("reset").arg("on");
@@ -27,7 +30,16 @@ async fn mode(server: &RedisServer, allowed: &[&str]) -> Option<StoreMode> {
         .arg(allowed);
     user.exec_async(&mut admin).await.expect("a valid rule");
     let url = format!("redis://budget:secret@127.0.0.1:{}", server.port());
-    let budget = Arc::new(RedisBudget::builder(&url).build().expect("a valid URL"));
+    Arc::new(
+        RedisBudget::builder(&url)
+            .no_trickle()
+            .build()
+            .expect("a valid URL"),
+    )
+}
+
+async fn mode(server: &RedisServer, allowed: &[&str]) -> Option<StoreMode> {
+    let budget = budget(server, allowed).await;
     let key = Key::from_static("search");
     if let Withdrawal::Pending(asked) = budget.clone().withdraw(&key, Cause::Transport, now()) {
         let _ = asked.await;
@@ -57,4 +69,28 @@ async fn needs_the_documented_commands_on_its_own_keys_and_no_more() {
         let mode = mode(&server, &others).await;
         assert_eq!(mode, Some(StoreMode::LocalShare), "without {needed}");
     }
+}
+
+#[tokio::test]
+async fn counts_once_what_was_written_before_the_refusal() {
+    let server = RedisServer::start();
+    let all_but_one = COMMANDS.iter().copied().filter(|name| *name != "+pexpire");
+    let budget = budget(&server, &all_but_one.collect::<Vec<_>>()).await;
+    let key = Key::from_static("search");
+    for _ in 0..10 {
+        budget.deposit(&key, false, now());
+    }
+    // A first call within a second, and several probes.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!(
+        budget.snapshot(&key, now()).mode(),
+        Some(StoreMode::LocalShare)
+    );
+    let mut admin = server.connect().await;
+    let earned = redis::cmd("HGET")
+        .arg("{tower-retry-budget:1:search}")
+        .arg("earned")
+        .clone();
+    let earned: u64 = earned.query_async(&mut admin).await.expect("an account");
+    assert_eq!(earned, 5000 + 10 * 200);
 }
