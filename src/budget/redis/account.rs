@@ -109,14 +109,21 @@ impl Account {
     }
 
     pub(super) fn deposit(&mut self, rule: &Rule, failed: bool, now: Instant) {
-        let earned = if failed { 0 } else { rule.ratio };
+        let mut earned = if failed { 0 } else { rule.ratio };
+        let kept = self.share.deposit(rule, earned, now);
+        if matches!(
+            self.contact,
+            Contact::Silent | Contact::Asked { slow: true }
+        ) {
+            // What a full share could not take must not pay for what is spent of it later.
+            earned = kept;
+        }
         self.since.get_or_insert(now);
         self.report.add(Report {
             attempts: 1,
             earned,
             ..Report::default()
         });
-        self.share.deposit(rule, earned, now);
     }
 
     /// Asks for one retry that the gate has granted. `noted` is that of the last [`Wait`].

@@ -73,7 +73,7 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 /// starts with nothing and one in [`expected_processes`](RedisBudgetBuilder::expected_processes) of the
 /// trickle. What is spent so is told to Redis afterwards, and paid from the
 /// fleet's balance before anything is leased; what that does not cover is paid by what comes in next. Until all
-/// processes have told, up to about another cap may be spent. One key asks after 100 ms, and then after twice
+/// processes have told, up to about half a cap more may be spent. One key asks after 100 ms, and then after twice
 /// as long, up to 2 s; when it has an answer, all others ask within an interval. One `warn` event says that
 /// the store is lost, one `info` event that it is found, and [`mode`](Snapshot::mode) says which rule is in
 /// force. Redis that comes back empty is told the balance that was seen last, at most the floor cap.

@@ -54,13 +54,15 @@ impl Share {
         }
     }
 
-    /// A first attempt ended and earned so much.
-    pub(super) fn deposit(&mut self, rule: &Rule, earned: u64, now: Instant) {
+    /// A first attempt ended and earned so much. Returns what of it there was room for.
+    pub(super) fn deposit(&mut self, rule: &Rule, earned: u64, now: Instant) -> u64 {
         self.advance(rule, now);
+        let before = self.purse.balance;
         self.add(Purse {
             balance: earned,
             ceiling: rule.ceiling_ratio.unwrap_or(0),
         });
+        self.purse.balance.saturating_sub(before)
     }
 
     /// Takes all of `price`, or nothing.

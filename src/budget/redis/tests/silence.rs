@@ -222,3 +222,24 @@ async fn pays_with_a_lease_that_comes_late_what_it_spent_meanwhile() {
     }
     assert_eq!(spent, 8);
 }
+
+#[tokio::test(start_paused = true)]
+async fn earns_no_more_in_a_silence_than_its_share_can_hold() {
+    let store = Fake::with(1, 100);
+    let budget = budget_by(&TokenBudget::builder().cap(100).no_trickle(), &store);
+    sync(&budget, &KEY).await;
+    store.set(Does::Refuse);
+    sync(&budget, &KEY).await;
+    // Full of the hundred that there were.
+    for _ in 0..50 {
+        budget.deposit(&KEY, false, clock::now());
+    }
+    assert!(spend(&budget).await);
+    for _ in 0..50 {
+        budget.deposit(&KEY, false, clock::now());
+    }
+    store.set(Does::Answer);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(mode(&budget, &KEY), Some(StoreMode::Fleet));
+    assert_eq!(store.balance(), 100 * TOKEN);
+}
