@@ -177,3 +177,8 @@ pub use self::{
 #[cfg(all(doctest, feature = "reqwest"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles the code in the guide for those who come from elsewhere.
+#[cfg(all(doctest, feature = "reqwest"))]
+#[doc = include_str!("../MIGRATING.md")]
+struct Migrating;
