@@ -37,21 +37,16 @@ fn partial(lab: &Lab<'_>) -> Report {
     setup.policy = Policy::default();
     setup.broken = 0.2;
     let bad = seconds(15..35);
-    let storm = Storm {
-        setup,
-        bad: bad.clone(),
-        rps: 500.0,
-        default_policy: None,
-        rules: &[
-            Rule::NoRetries,
-            Rule::Unlimited,
-            Rule::TowerTps,
-            Rule::Finagle,
-            Rule::Grpc,
-            Rule::Breaker,
-            Rule::Default,
-        ],
-    };
+    let rules = &[
+        Rule::NoRetries,
+        Rule::Unlimited,
+        Rule::TowerTps,
+        Rule::Finagle,
+        Rule::Grpc,
+        Rule::Breaker,
+        Rule::Default,
+    ];
+    let storm = Storm::new(setup, bad.clone(), 500.0, rules);
     storm.run(lab, &mut report, None, |seed| {
         let bad = bad.clone();
         let latency = Delay::Even(10 * MS, 30 * MS);
@@ -76,19 +71,14 @@ fn herd(lab: &Lab<'_>) -> Report {
         think: SECOND * 2,
     };
     let bad = seconds(15..18);
-    let storm = Storm {
-        setup,
-        bad: bad.clone(),
-        rps: 500.0,
-        default_policy: None,
-        rules: &[
-            Rule::NoRetries,
-            Rule::Unlimited,
-            Rule::TowerTps,
-            Rule::Default,
-            Rule::HoldOff,
-        ],
-    };
+    let rules = &[
+        Rule::NoRetries,
+        Rule::Unlimited,
+        Rule::TowerTps,
+        Rule::Default,
+        Rule::HoldOff,
+    ];
+    let storm = Storm::new(setup, bad.clone(), 500.0, rules);
     let chart = Chart::new(
         "herd",
         "A server says \"come back in 5 s\" for 3 s",
@@ -116,20 +106,15 @@ fn fleet(lab: &Lab<'_>) -> Report {
     setup.policy = Policy::model();
     setup.network = Delay::Even(5 * MS, 15 * MS);
     let bad = seconds(15..30);
-    let storm = Storm {
-        setup,
-        bad: bad.clone(),
-        rps: 1000.0,
-        default_policy: None,
-        rules: &[
-            Rule::NoRetries,
-            Rule::Unlimited,
-            Rule::TowerTps,
-            Rule::Finagle,
-            Rule::Default,
-            Rule::Fleet,
-        ],
-    };
+    let rules = &[
+        Rule::NoRetries,
+        Rule::Unlimited,
+        Rule::TowerTps,
+        Rule::Finagle,
+        Rule::Default,
+        Rule::Fleet,
+    ];
+    let storm = Storm::new(setup, bad.clone(), 1000.0, rules);
     let chart = Chart::new(
         "fleet",
         "1000 clients of one call per second, an outage of 15 s",

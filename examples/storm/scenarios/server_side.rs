@@ -1,11 +1,11 @@
 //! Something is wrong with the server for a while.
 
-use super::{Lab, MS, SECOND, Scenario, storm::Storm};
+use super::{Lab, MS, SECOND, Scenario, seconds, storm::Storm};
 use crate::{
     plot::Chart,
     report::Report,
     rules::{Policy, Rule, Waits},
-    sim::{Queue, Setup, State},
+    sim::{Joining, Queue, Server, Setup, State},
 };
 use http::StatusCode;
 use std::{ops::Range, time::Duration};
@@ -40,7 +40,7 @@ pub(super) const CRASH_LOOP: Scenario = Scenario {
 
 pub(super) const SCALE_OUT: Scenario = Scenario {
     name: "scale-out",
-    about: "a tenth of the server is left for 15 s, for 20 clients, or after a scale-out to 200",
+    about: "a tenth of the server is left for 15 s, and the clients scale out from 20 to 200",
     is_quick: false,
     run: scale_out,
 };
@@ -65,48 +65,47 @@ const WORK: Duration = Duration::from_millis(10);
 /// A queue as long as many servers have it: 2 s of work, longer than anybody waits.
 const QUEUE: usize = 2000;
 
-fn clients(rps: f64, clients: usize, end: u32) -> Setup {
-    let mut setup = Setup::new(rps, clients, SECOND * end);
+/// Half of what the server can do.
+const RPS: f64 = 500.0;
+
+/// 20 clients with half of what the server can do, and what becomes of it when the server is not well.
+fn storm(bad: &Range<Duration>, end: u32) -> Storm<'static> {
+    let mut setup = Setup::new(RPS, 20, SECOND * end);
     // What a user would set, and what makes naive retries dangerous: work that nobody waits for.
     setup.policy = Policy::default()
         .attempt_timeout(500 * MS)
         .waits(Waits::Full(50 * MS));
-    setup
+    Storm::new(setup, bad.clone(), RPS, RULES)
 }
 
-fn between(from: u32, to: u32) -> Range<Duration> {
-    SECOND * from..SECOND * to
+/// A server with such a queue, that is in this state while things are bad.
+fn server(
+    queue: usize,
+    bad: &Range<Duration>,
+    state: impl Fn(Duration) -> State + Send + Copy + 'static,
+) -> impl Fn(u64) -> Box<dyn Server> {
+    let bad = bad.clone();
+    move |seed| {
+        let bad = bad.clone();
+        let state = move |at| match bad.contains(&at) {
+            true => state(at - bad.start),
+            false => State::WELL,
+        };
+        Box::new(Queue::new(seed, WORKERS, WORK, queue, state))
+    }
 }
 
 fn metastable(lab: &Lab<'_>) -> Report {
     let mut report = Report::default();
-    let bad = between(15, 18);
-    let storm = Storm {
-        setup: clients(500.0, 20, 60),
-        bad: bad.clone(),
-        rps: 500.0,
-        rules: RULES,
-        default_policy: None,
-    };
+    let bad = seconds(15..18);
     let chart = Chart::new(
         "outage",
         "Server with half its load, at a tenth of its speed for 3 s",
         15.0..18.0,
         45.0,
     );
-    storm.run(lab, &mut report, Some(chart), |seed| {
-        let bad = bad.clone();
-        Box::new(Queue::new(
-            seed,
-            WORKERS,
-            WORK,
-            QUEUE,
-            move |at| match bad.contains(&at) {
-                true => State::Slow(10.0),
-                false => State::WELL,
-            },
-        ))
-    });
+    let server = server(QUEUE, &bad, |_| State::Slow(10.0));
+    storm(&bad, 60).run(lab, &mut report, Some(chart), server);
     report.note(
         "The outage fills the queue; every request in it is answered after its client's time-out of 500 ms.\n\
          From then on retries are all that keep it full.",
@@ -116,24 +115,10 @@ fn metastable(lab: &Lab<'_>) -> Report {
 
 fn slow(lab: &Lab<'_>) -> Report {
     let mut report = Report::default();
-    let bad = between(15, 25);
-    let storm = Storm {
-        setup: clients(500.0, 20, 50),
-        bad: bad.clone(),
-        rps: 500.0,
-        rules: RULES,
-        default_policy: None,
-    };
-    storm.run(lab, &mut report, None, |seed| {
-        let bad = bad.clone();
-        // A queue of 200: a server that limits what it takes on.
-        Box::new(Queue::new(seed, WORKERS, WORK, 200, move |at| {
-            match bad.contains(&at) {
-                true => State::Slow(4.0),
-                false => State::WELL,
-            }
-        }))
-    });
+    let bad = seconds(15..25);
+    // A queue of 200: a server that limits what it takes on.
+    let server = server(200, &bad, |_| State::Slow(4.0));
+    storm(&bad, 50).run(lab, &mut report, None, server);
     report
 }
 
@@ -141,27 +126,11 @@ fn restart(lab: &Lab<'_>) -> Report {
     const INSTANCES: f64 = 10.0;
 
     let mut report = Report::default();
-    let bad = between(15, 35);
-    let storm = Storm {
-        setup: clients(500.0, 20, 45),
-        bad: bad.clone(),
-        rps: 500.0,
-        rules: RULES,
-        default_policy: None,
-    };
-    storm.run(lab, &mut report, None, |seed| {
-        let bad = bad.clone();
-        Box::new(Queue::new(
-            seed,
-            WORKERS,
-            WORK,
-            QUEUE,
-            move |at| match bad.contains(&at) {
-                true => State::Partly(StatusCode::BAD_GATEWAY, 1.0 / INSTANCES),
-                false => State::WELL,
-            },
-        ))
+    let bad = seconds(15..35);
+    let server = server(QUEUE, &bad, |_| {
+        State::Partly(StatusCode::BAD_GATEWAY, 1.0 / INSTANCES)
     });
+    storm(&bad, 45).run(lab, &mut report, None, server);
     report.note(
         "A proxy says 502 for the instance that is away; the next attempt goes to another one.",
     );
@@ -172,61 +141,41 @@ fn crash_loop(lab: &Lab<'_>) -> Report {
     const CYCLE: u128 = 3000;
 
     let mut report = Report::default();
-    let bad = between(15, 35);
-    let storm = Storm {
-        setup: clients(500.0, 20, 60),
-        bad: bad.clone(),
-        rps: 500.0,
-        rules: RULES,
-        default_policy: None,
-    };
+    let bad = seconds(15..35);
     let chart = Chart::new(
         "crash-loop",
         "A server crashes every 3 s for 20 s",
         15.0..35.0,
         45.0,
     );
-    storm.run(lab, &mut report, Some(chart), |seed| {
-        let bad = bad.clone();
-        Box::new(Queue::new(seed, WORKERS, WORK, 500, move |at| {
-            let since = at.saturating_sub(bad.start).as_millis() % CYCLE;
-            match (bad.contains(&at), since) {
-                (true, ..1000) => DOWN,
-                (true, 1000..2000) => State::Slow(3.0),
-                _ => State::WELL,
-            }
-        }))
+    let server = server(500, &bad, |since| match since.as_millis() % CYCLE {
+        ..1000 => DOWN,
+        1000..2000 => State::Slow(3.0),
+        _ => State::WELL,
     });
+    storm(&bad, 60).run(lab, &mut report, Some(chart), server);
     report
 }
 
 fn scale_out(lab: &Lab<'_>) -> Report {
     let mut report = Report::default();
-    let bad = between(15, 30);
-    for (clients_before, note) in [
-        (20, "With the 20 clients that know the traffic:"),
-        (
-            200,
-            "With 200, of a tenth of the traffic each: every one of them brings a floor of its own.",
-        ),
-    ] {
-        let storm = Storm {
-            setup: clients(500.0, clients_before, 60),
-            bad: bad.clone(),
-            rps: 500.0,
-            rules: RULES,
-            default_policy: None,
-        };
-        report.note(note);
-        storm.run(lab, &mut report, None, |seed| {
-            let bad = bad.clone();
-            Box::new(Queue::new(seed, WORKERS, WORK, 500, move |at| {
-                match bad.contains(&at) {
-                    true => State::Slow(10.0),
-                    false => State::WELL,
-                }
-            }))
-        });
-    }
+    let bad = seconds(15..30);
+    report.note("20 clients, as before the outage:");
+    let run = |storm: Storm<'_>, report: &mut Report| {
+        let server = server(500, &bad, |_| State::Slow(10.0));
+        storm.run(lab, report, None, server);
+    };
+    run(storm(&bad, 60), &mut report);
+
+    report.note(
+        "Someone scales out: 180 join from the third second of the outage to the eighth, with the traffic as it\n\
+         was. Every one of them brings a floor of its own.",
+    );
+    let mut growing = storm(&bad, 60);
+    growing.setup.joining = Some(Joining {
+        processes: 180,
+        over: seconds(18..23),
+    });
+    run(growing, &mut report);
     report
 }

@@ -25,7 +25,18 @@ pub(super) struct Storm<'a> {
     pub(super) default_policy: Option<Policy>,
 }
 
-impl Storm<'_> {
+impl<'a> Storm<'a> {
+    /// One in which all rules have the setup's policy.
+    pub(super) fn new(setup: Setup, bad: Range<Duration>, rps: f64, rules: &'a [Rule]) -> Self {
+        Self {
+            setup,
+            bad,
+            rps,
+            rules,
+            default_policy: None,
+        }
+    }
+
     /// Runs all rules, and writes the table, the claims and the chart.
     pub(super) fn run(
         &self,

@@ -21,6 +21,7 @@ pub(crate) use self::{
 use crate::rules::{Client, Policy, Rule};
 use http::{Request, Uri};
 use std::{
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -63,12 +64,32 @@ impl Arrivals {
     }
 }
 
+/// So many processes more from the one time to the other; the traffic stays the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Joining {
+    pub(crate) processes: usize,
+    pub(crate) over: Range<Duration>,
+}
+
+impl Joining {
+    /// How many have joined.
+    fn joined(&self, at: Duration) -> usize {
+        let gap =
+            (self.over.end - self.over.start) / u32::try_from(self.processes).unwrap_or(u32::MAX);
+        let since = at.saturating_sub(self.over.start).as_nanos();
+        let joined = since.checked_div(gap.as_nanos()).unwrap_or(u128::MAX);
+        usize::try_from(joined).map_or(self.processes, |joined| joined.min(self.processes))
+    }
+}
+
 /// Who calls whom, how, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) arrivals: Arrivals,
     /// The processes that the calls are split over, at random, each with a layer of its own.
     pub(crate) clients: usize,
+    /// Processes that join later, evenly over a time. A scale-out.
+    pub(crate) joining: Option<Joining>,
     pub(crate) network: Delay,
     pub(crate) policy: Policy,
     /// Calls begin for this long.
@@ -84,6 +105,7 @@ impl Setup {
         Self {
             arrivals: Arrivals::Open(rps),
             clients,
+            joining: None,
             network: Delay::None,
             policy: Policy::default(),
             span,
@@ -100,9 +122,14 @@ impl Setup {
     async fn drive(&self, rule: Rule, server: Box<dyn Server>, seed: u64) -> Run {
         let start = Instant::now();
         let place = Arc::new(Mutex::new(Place::new(self.network, server, seed)));
-        let clients = rule.clients(self.clients, &self.policy, seed, || {
+        let joining = self.joining.as_ref().map_or(0, |more| more.processes);
+        let clients = rule.clients(self.clients + joining, &self.policy, seed, || {
             Link::new(Arc::clone(&place), start)
         });
+        let running = |at| {
+            let joined = self.joining.as_ref().map_or(0, |more| more.joined(at));
+            self.clients + joined
+        };
         let mut world = World {
             clients,
             place: Arc::clone(&place),
@@ -113,7 +140,7 @@ impl Setup {
         };
         match self.arrivals {
             Arrivals::Closed { users, think } => world.closed(users, think).await,
-            open => world.open(|at| open.rps(at)).await,
+            open => world.open(|at| open.rps(at), running).await,
         }
         let last = start + self.span + self.patience;
         while lock(&place).record.open() > 0 && Instant::now() < last {
@@ -163,11 +190,11 @@ struct World {
 }
 
 impl World {
-    async fn open(&mut self, rps: impl Fn(Duration) -> f64) {
+    async fn open(&mut self, rps: impl Fn(Duration) -> f64, running: impl Fn(Duration) -> usize) {
         let mut next = Duration::ZERO;
         while next < self.end {
             sleep_until(self.start + next).await;
-            let client = self.clients[self.random.below(self.clients.len())].clone();
+            let client = self.clients[self.random.below(running(next))].clone();
             let call = self.call(client);
             tokio::spawn(call);
             next += self
