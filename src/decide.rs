@@ -27,6 +27,7 @@ pub(crate) struct Situation {
     pub(crate) replayable: bool,
     pub(crate) attempts: u32,
     pub(crate) max_attempts: u32,
+    pub(crate) circuit_open: bool,
     /// The shortest wait that the server asked for.
     pub(crate) hint: Option<Duration>,
     pub(crate) max_retry_after: Duration,
@@ -62,6 +63,9 @@ pub(crate) fn decide(now: &Situation) -> Decision {
     }
     if now.attempts >= now.max_attempts {
         return Decision::Stop(StopReason::MaxAttempts);
+    }
+    if now.circuit_open {
+        return Decision::Stop(StopReason::CircuitOpen);
     }
     let latest = now
         .remaining
@@ -114,6 +118,7 @@ mod tests {
             replayable: true,
             attempts: 1,
             max_attempts: 3,
+            circuit_open: false,
             hint: None,
             max_retry_after: 60_000 * MS,
             backoff: 20 * MS,

@@ -5,13 +5,13 @@ use crate::{
     deadline_layer::DeadlineLayer,
     hold_off::{HoldOff, HoldOffs},
     observe::Observe,
-    policy::{RetryPolicy, Side},
+    policy::{Adaptive, AdaptiveLimits, Health, RetryPolicy, Side},
     service::RetryBudget,
     shared::Shared,
     waiting::WaitingRoom,
 };
 use http::{Uri, request::Parts};
-use std::{any::TypeId, borrow::Cow, sync::Arc};
+use std::{any::TypeId, borrow::Cow, sync::Arc, time::Instant};
 use tower_layer::Layer;
 
 /// Retries requests within a budget, a deadline and the server's own `Retry-After`.
@@ -79,6 +79,7 @@ impl RetryBudgetLayer {
             propagate_to: None,
             layered: LayeredRetries::default(),
             hold_off: None,
+            adaptive: None,
             inbound: None,
             memory: ReplayMemory::new(ReplayMemory::DEFAULT_LIMIT),
             waiting: Arc::new(WaitingRoom::new(MAX_WAITING)),
@@ -207,6 +208,19 @@ impl RetryBudgetLayer {
     #[must_use]
     pub fn hold_off(self, hold_off: HoldOff) -> Self {
         self.with(|shared| shared.hold_off = Some(Arc::new(HoldOffs::new(hold_off))))
+    }
+
+    /// Lowers the attempts of a call while its dependency fails, is slower than usual, or has an open
+    /// breaker. Off by default. See [`policy::adaptive`](crate::policy::adaptive).
+    #[must_use]
+    pub fn adaptive(self, limits: AdaptiveLimits) -> Self {
+        self.with(|shared| shared.adaptive = Some(Arc::new(Adaptive::new(limits))))
+    }
+
+    /// Returns how the dependency of this key does. `None` without [`adaptive`](Self::adaptive), and
+    /// where nothing is kept of it.
+    pub fn health(&self, key: &Key, now: Instant) -> Option<Health> {
+        self.shared.adaptive.as_ref()?.health(key, now)
     }
 
     /// Sets how many bytes of request bodies are kept at most, over all calls. 64 MiB by default.

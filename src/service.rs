@@ -192,6 +192,7 @@ impl<S> RetryBudget<S> {
             above,
             progress: Progress::new(now, resume.as_ref().map_or(0, |resume| resume.attempts())),
             resume,
+            limit: policy.max_attempts(),
             policy,
             shared: Arc::clone(shared),
             watch: Watch::default(),

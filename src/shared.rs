@@ -6,7 +6,7 @@ use crate::{
     deadline::{Inbound, LayeredRetries, RetryHeaders},
     hold_off::HoldOffs,
     observe::Observe,
-    policy::{RetryPolicy, Side},
+    policy::{Adaptive, RetryPolicy, Side},
     waiting::WaitingRoom,
 };
 use http::{Uri, request::Parts};
@@ -33,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) propagate_to: Option<Arc<PropagateFn>>,
     pub(crate) layered: LayeredRetries,
     pub(crate) hold_off: Option<Arc<HoldOffs>>,
+    pub(crate) adaptive: Option<Arc<Adaptive>>,
     /// How a server's requests are received. `None` on the client side.
     pub(crate) inbound: Option<Inbound>,
     pub(crate) memory: Arc<ReplayMemory>,
@@ -51,6 +52,7 @@ impl fmt::Debug for Shared {
             .field("keys", &self.keys)
             .field("headers", &self.headers)
             .field("layered", &self.layered)
+            .field("adaptive", &self.adaptive)
             .field("inbound", &self.inbound)
             .field("observer", &self.observer.is_some())
             .finish_non_exhaustive()

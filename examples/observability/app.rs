@@ -35,6 +35,7 @@ use tower_retry_budget::{
     body::ReplayBody,
     budget::{Key, StoreMode},
     observe::{Observe, metrics::Metrics},
+    policy::AdaptiveLimits,
 };
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -117,8 +118,13 @@ impl App {
             .total_timeout(Duration::from_secs(10))
             .attempt_timeout(Duration::from_secs(2))
             .build()?;
+        // From half on, which search never comes to: it is to be seen what retries do.
+        let limits = AdaptiveLimits::builder()
+            .error_rates([(0.5, 0.3)])
+            .build()?;
         let client = RetryBudgetLayer::new()
             .policy(policy)
+            .adaptive(limits)
             .observe(metrics.clone())
             .layer(Client::builder(TokioExecutor::new()).build_http());
 

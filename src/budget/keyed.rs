@@ -27,7 +27,7 @@ use std::{
 
 /// How many keys a budget has room for unless told otherwise: far more than a service has
 /// dependencies, few enough that even the accounts of a proxy to the whole web cost little memory.
-pub(super) const DEFAULT_LIMIT: usize = 4096;
+pub(crate) const DEFAULT_LIMIT: usize = 4096;
 
 /// Few threads ever wait for the same shard, since all but the first use of a key take it for
 /// reading.
@@ -45,7 +45,7 @@ type IsRefilled<T> = Box<dyn Fn(&T, Instant) -> bool + Send + Sync>;
 /// A map from keys to `T`, filled on demand and bounded.
 ///
 /// The closures run under a lock of the map: they must be short and must not use the map.
-pub(super) struct KeyMap<T> {
+pub(crate) struct KeyMap<T> {
     shards: [Shard<T>; SHARDS],
     overflow: OnceLock<T>,
     /// Entries over all shards. Grows under the lock of the shard that gets the entry.
@@ -66,7 +66,7 @@ struct Sweep {
 
 /// Whose account a closure was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Account {
+pub(crate) enum Account {
     Own,
     Overflow,
 }
@@ -76,7 +76,7 @@ impl<T> KeyMap<T> {
     ///
     /// `create` makes the account of a new key; `is_refilled` tells whether one that has been idle
     /// holds at least as much as a new one.
-    pub(super) fn new(
+    pub(crate) fn new(
         limit: usize,
         create: impl Fn(Instant) -> T + Send + Sync + 'static,
         is_refilled: impl Fn(&T, Instant) -> bool + Send + Sync + 'static,
@@ -98,7 +98,7 @@ impl<T> KeyMap<T> {
 
     /// Uses the account of `key`, made now if it is new, or the overflow account if there is no
     /// room for it.
-    pub(super) fn with<R>(
+    pub(crate) fn with<R>(
         &self,
         key: &Key,
         now: Instant,
@@ -132,7 +132,7 @@ impl<T> KeyMap<T> {
     }
 
     /// Uses the account that `key` has, and makes none: a key without one passes `None`.
-    pub(super) fn with_existing<R>(&self, key: &Key, use_it: impl FnOnce(Option<&T>) -> R) -> R {
+    pub(crate) fn with_existing<R>(&self, key: &Key, use_it: impl FnOnce(Option<&T>) -> R) -> R {
         if key.is_overflow() {
             return use_it(self.overflow.get());
         }

@@ -13,7 +13,7 @@ pub(super) const COST: u32 = 1000;
 const MAX_RATIO: f64 = 1000.0;
 
 /// Turns the value of a setting into milli-tokens, or says what it would have accepted.
-pub(super) fn checked(setting: &'static str, given: f64) -> Result<u64, ConfigError> {
+pub(crate) fn checked(setting: &'static str, given: f64) -> Result<u64, ConfigError> {
     ratio(given).ok_or_else(|| {
         ConfigError::new(
             setting,

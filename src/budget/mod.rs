@@ -21,7 +21,7 @@
 mod closures;
 mod key;
 mod keyed;
-mod milli;
+pub(crate) mod milli;
 mod permit;
 #[cfg(feature = "redis")]
 mod redis;
@@ -30,6 +30,7 @@ mod snapshot;
 mod token;
 mod window;
 
+pub(crate) use self::keyed::{Account, DEFAULT_LIMIT as MAX_KEYS, KeyMap};
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::redis::{RedisBudget, RedisBudgetBuilder};

@@ -22,6 +22,7 @@ impl<S, B> Call<S, B> {
         {
             return Err(StopReason::DeadlineReached);
         }
+        self.adapt_first(now)?;
         let resumed_at = self.resumed_at(now)?;
         let held_until = self.held_until(now)?;
         let Some(send_at) = held_until.max(resumed_at) else {
@@ -45,7 +46,11 @@ impl<S, B> Call<S, B> {
 
     /// Whether the wait is over; it is longer when the server has asked others to wait meanwhile.
     pub(crate) fn wait_is_over(&mut self) -> Result<bool, StopReason> {
-        let held_until = self.held_until(clock::now())?;
+        let now = clock::now();
+        if self.has_opened(now) {
+            return Err(StopReason::CircuitOpen);
+        }
+        let held_until = self.held_until(now)?;
         if let (Some(retry), Some(later)) = (&mut self.progress.retry, held_until) {
             retry.send_at = later;
             return Ok(false);

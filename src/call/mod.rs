@@ -3,6 +3,7 @@
 //! Everything here happens between two polls of the inner service: nothing waits. The
 //! [future](crate::future) does the waiting and asks this for the next step.
 
+mod adaptive;
 mod hold;
 mod outcome;
 mod refresh;
@@ -81,6 +82,8 @@ pub(crate) enum Step<R, E> {
 pub(crate) struct Call<S, B> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) policy: RetryPolicy,
+    /// How many attempts it may make: the policy's, or fewer while the dependency is not well.
+    pub(crate) limit: u32,
     pub(crate) key: Key,
     pub(crate) class: ReplayClass,
     pub(crate) method: Method,
@@ -247,10 +250,12 @@ impl<S, B> Call<S, B> {
         let own = own.and_then(|limit| now.checked_add(limit));
         progress.attempt_limit = own.into_iter().chain(self.deadline).min();
         let left = progress.attempt_limit.map(|limit| limit - now);
-        let attempt = RetryAttempt::new(progress.attempts, self.policy.max_attempts());
+        let attempt = RetryAttempt::new(progress.attempts, self.limit);
         let ownership = match self.above {
             Some(above) => above,
-            None if self.class == ReplayClass::Full => Ownership::Attempt(attempt),
+            None if self.class == ReplayClass::Full && self.limit > 1 => {
+                Ownership::Attempt(attempt)
+            }
             None => self.passed_on(),
         };
         if let Some(received) = &mut self.received {
@@ -362,7 +367,7 @@ where
         if let Some(reason) = self.too_late(now) {
             return Err(reason);
         }
-        let last = self.progress.attempts + 1 >= self.policy.max_attempts();
+        let last = self.progress.attempts + 1 >= self.limit;
         let (mut head, body) = self.again().template.request(last);
         self.end_wait(now);
         self.begin_attempt(&mut head, now);

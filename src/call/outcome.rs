@@ -38,6 +38,7 @@ where
             verdict = Verdict::final_error();
         }
         self.attempt_ended(&ended, &verdict, now);
+        self.record_health(&verdict, now);
         self.settle(&verdict, now);
         if verdict.is_success() {
             return Step::Answer(self.let_stand(ended, None, now));
@@ -255,9 +256,11 @@ where
     }
 
     fn decide(&mut self, verdict: &Verdict, hint: Option<HeldBack>, now: Instant) -> Decision {
+        let attempts = self.progress.attempts;
+        let more = verdict.is_failure() && attempts < self.limit;
+        let circuit_open = more && self.adapt_again(now);
+        let more = more && attempts < self.limit;
         let progress = &self.progress;
-        let (attempts, max_attempts) = (progress.attempts, self.policy.max_attempts());
-        let more = verdict.is_failure() && attempts < max_attempts;
         let replayable = match &self.again {
             Some(again) if more => again.template.body.is_replayable(),
             _ => true,
@@ -272,7 +275,8 @@ where
             processed: verdict.processed(),
             replayable,
             attempts,
-            max_attempts,
+            max_attempts: self.limit,
+            circuit_open,
             hint: hint.map(|hint| hint.left),
             max_retry_after: self.policy.max_retry_after(),
             backoff,

@@ -157,7 +157,7 @@ where
             reason,
             dependency: self.key.clone(),
             attempts: progress.attempts,
-            max_attempts: self.policy.max_attempts(),
+            max_attempts: self.limit,
             elapsed: now - self.started,
             waited: progress.waited,
             last: progress.last,

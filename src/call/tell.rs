@@ -44,7 +44,7 @@ impl<S, B> Call<S, B> {
             method: &self.method,
             operation: self.watch.operation(),
             attempts: self.progress.attempts,
-            max_attempts: self.policy.max_attempts(),
+            max_attempts: self.max_attempts(),
             started: self.started,
             at,
             deadline: self.deadline,

@@ -1,5 +1,6 @@
 use crate::{
     budget::{Key, Snapshot},
+    policy::{CircuitState, Health},
     reason::{Cause, SkipReason},
     shared::Shared,
 };
@@ -53,6 +54,21 @@ impl CallView<'_> {
     pub fn account(&self) -> Option<Snapshot> {
         self.shared.budget.account(self.dependency, self.at)
     }
+}
+
+/// How many attempts a call is allowed, where limits are
+/// [adaptive](crate::policy::adaptive), and what that follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Adapted {
+    /// The attempts of the policy.
+    pub base: u32,
+    /// Those that are allowed. 0 while the breaker is open.
+    pub limit: u32,
+    /// How the dependency does.
+    pub health: Health,
+    /// Where its breaker stands.
+    pub circuit: CircuitState,
 }
 
 /// One attempt that ended.

@@ -1,6 +1,6 @@
 //! What is told to `tracing`.
 
-use super::{CallView, Observe, Phase, RetryScheduled, Skipped};
+use super::{Adapted, CallView, Observe, Phase, RetryScheduled, Skipped};
 use crate::{Exhausted, clock::millis, exhausted::whole_seconds, reason::SkipReason};
 use http::{Method, StatusCode};
 use std::{error::Error, fmt, time::Duration};
@@ -12,6 +12,24 @@ pub(super) const TARGET: &str = "tower_retry_budget";
 pub(crate) struct Tracing;
 
 impl Observe for Tracing {
+    fn adapted(&self, call: &CallView<'_>, adapted: &Adapted) {
+        if adapted.limit < adapted.base {
+            let health = &adapted.health;
+            tracing::debug!(
+                target: TARGET,
+                dependency = %call.dependency,
+                attempts = call.attempts,
+                limit = adapted.limit,
+                max_attempts = adapted.base,
+                error_rate = health.error_rate(),
+                p99_ms = health.p99.map(millis),
+                usual_p99_ms = health.usual_p99.map(millis),
+                circuit = adapted.circuit.as_str(),
+                "attempts limited"
+            );
+        }
+    }
+
     fn first_attempt_held(&self, call: &CallView<'_>, wait: Duration) {
         tracing::debug!(
             target: TARGET,

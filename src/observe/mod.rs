@@ -66,7 +66,7 @@ pub mod metrics;
 mod watch;
 
 pub use self::event::{
-    AttemptFinished, AttemptOutcome, CallOutcome, CallView, Phase, RetryScheduled, Skipped,
+    Adapted, AttemptFinished, AttemptOutcome, CallOutcome, CallView, Phase, RetryScheduled, Skipped,
 };
 pub(crate) use self::{
     log::{Tracing, malformed_deadline, not_persisted, not_refreshed, stopped},
@@ -86,6 +86,11 @@ use std::{error::Error, sync::Arc, time::Duration};
 pub trait Observe: Send + Sync + 'static {
     /// A call began. Nothing was sent yet, unless another process began it.
     fn call_started(&self, _call: &CallView<'_>) {}
+
+    /// It was found out how many attempts the call is allowed: once before the first one, and again
+    /// before a retry if it has become less. Only where limits are
+    /// [adaptive](crate::RetryBudgetLayer::adaptive).
+    fn adapted(&self, _call: &CallView<'_>, _adapted: &Adapted) {}
 
     /// The first attempt of this process is held back for about `wait`: the dependency asked others to
     /// wait, or the call is one that another process began.
@@ -164,6 +169,7 @@ macro_rules! hand_on {
 // All of them: what is missing here is told to nobody.
 hand_on! {
     call_started(call: &CallView<'_>);
+    adapted(call: &CallView<'_>, adapted: &Adapted);
     first_attempt_held(call: &CallView<'_>, wait: Duration);
     attempt_started(call: &CallView<'_>, retry: Option<Cause>);
     attempt_finished(call: &CallView<'_>, attempt: &AttemptFinished);

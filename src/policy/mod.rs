@@ -27,6 +27,7 @@
 //! # Ok::<_, tower_retry_budget::ConfigError>(())
 //! ```
 
+pub mod adaptive;
 pub mod backoff;
 mod builder;
 mod classify;
@@ -40,7 +41,14 @@ mod status;
 mod verdict;
 mod warning;
 
+pub(crate) use self::{
+    adaptive::{Adaptive, Allowed},
+    classify::{ErrorView, RequestView, ResponseView, ResultView},
+    credentials::Refreshing,
+    idempotency::is_idempotent,
+};
 pub use self::{
+    adaptive::{AdaptiveLimits, AdaptiveLimitsBuilder, CircuitState, Health},
     backoff::{Backoff, BackoffBuilder, Jitter},
     builder::RetryPolicyBuilder,
     classify::{Classify, Outcome},
@@ -51,11 +59,6 @@ pub use self::{
     status::StatusTable,
     verdict::Verdict,
     warning::Warning,
-};
-pub(crate) use self::{
-    classify::{ErrorView, RequestView, ResponseView, ResultView},
-    credentials::Refreshing,
-    idempotency::is_idempotent,
 };
 use crate::{
     client::{ErrorType, Trust},

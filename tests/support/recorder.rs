@@ -8,7 +8,7 @@ use std::{
 use tower_retry_budget::{
     Exhausted,
     budget::{Key, Settled, StoreMode},
-    observe::{AttemptFinished, CallView, Observe, Phase, RetryScheduled, Skipped},
+    observe::{Adapted, AttemptFinished, CallView, Observe, Phase, RetryScheduled, Skipped},
     reason::{Cause, StopReason},
 };
 
@@ -35,6 +35,10 @@ impl Observe for Recorder {
     fn call_started(&self, call: &CallView<'_>) {
         assert_eq!((call.attempts, call.started), (0, call.at));
         self.put("call_started");
+    }
+
+    fn adapted(&self, _: &CallView<'_>, adapted: &Adapted) {
+        self.put(format!("adapted {} of {}", adapted.limit, adapted.base));
     }
 
     fn first_attempt_held(&self, call: &CallView<'_>, wait: Duration) {

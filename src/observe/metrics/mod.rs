@@ -61,7 +61,9 @@ use self::{
     layers::Layers,
     series::{Series, attempt, lock},
 };
-use super::{AttemptFinished, CallOutcome, CallView, Observe, Phase, RetryScheduled, Skipped};
+use super::{
+    Adapted, AttemptFinished, CallOutcome, CallView, Observe, Phase, RetryScheduled, Skipped,
+};
 use crate::{
     Exhausted,
     budget::StoreMode,
@@ -180,6 +182,13 @@ impl Observe for Metrics {
     fn call_started(&self, call: &CallView<'_>) {
         self.describe();
         self.0.layers.meet(call);
+    }
+
+    fn adapted(&self, call: &CallView<'_>, adapted: &Adapted) {
+        let (series, health) = (self.0.labels.of(call), &adapted.health);
+        series.adaptive_limit().set(adapted.limit);
+        series.adaptive_error_ratio().set(health.error_rate());
+        series.adaptive_latency_ratio().set(health.latency_ratio());
     }
 
     fn first_attempt_held(&self, call: &CallView<'_>, _: Duration) {

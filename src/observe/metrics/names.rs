@@ -196,7 +196,17 @@ metrics! {
     ADAPTIVE_LIMIT = Metric::gauge(
         "adaptive_limit",
         DEPENDENCY,
-        "Attempts that an adaptive policy allows. Reserved.",
+        "Attempts that a call is allowed, where limits are adaptive. 0 while a breaker is open.",
+    );
+    ADAPTIVE_ERROR_RATIO = Metric::gauge(
+        "adaptive_error_ratio",
+        DEPENDENCY,
+        "The part of the recent attempts that failed, which the adaptive limit follows from.",
+    );
+    ADAPTIVE_LATENCY_RATIO = Metric::gauge(
+        "adaptive_latency_ratio",
+        DEPENDENCY,
+        "How many times as long as usual the 99th percentile is, which the adaptive limit follows from.",
     );
     SHADOW = Metric::counter(
         "shadow_total",

@@ -82,6 +82,9 @@ pub(super) struct Series {
     waiting: Once<Gauge>,
     oldest: Once<Gauge>,
     hold_off: Once<Gauge>,
+    adaptive_limit: Once<Gauge>,
+    adaptive_error_ratio: Once<Gauge>,
+    adaptive_latency_ratio: Once<Gauge>,
     /// The calls that wait, by when they began to.
     waits: Mutex<BTreeMap<Instant, u32>>,
     held_until: Mutex<Option<Instant>>,
@@ -133,6 +136,9 @@ impl Series {
             waiting: Once::new(),
             oldest: Once::new(),
             hold_off: Once::new(),
+            adaptive_limit: Once::new(),
+            adaptive_error_ratio: Once::new(),
+            adaptive_latency_ratio: Once::new(),
             waits: Mutex::default(),
             held_until: Mutex::default(),
         }
@@ -150,6 +156,9 @@ impl Series {
         waiting: Gauge = gauge(WAITING);
         oldest: Gauge = gauge(OLDEST_WAIT);
         hold_off: Gauge = gauge(HOLD_OFF);
+        adaptive_limit: Gauge = gauge(ADAPTIVE_LIMIT);
+        adaptive_error_ratio: Gauge = gauge(ADAPTIVE_ERROR_RATIO);
+        adaptive_latency_ratio: Gauge = gauge(ADAPTIVE_LATENCY_RATIO);
     }
 
     many! {

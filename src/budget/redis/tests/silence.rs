@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn waits_fifty_milliseconds_at_most_and_then_spends_its_share() {
     let store = Fake::new(8);
-    let budget = budget(&store);
+    let budget = budget_by(&TokenBudget::builder().cap(100).no_trickle(), &store);
     sync(&budget, &KEY).await;
     store.set(Does::Hang);
     let began = clock::now();
@@ -187,7 +187,7 @@ async fn pays_all_that_it_spent_in_a_long_silence() {
 #[tokio::test(start_paused = true)]
 async fn does_not_spend_its_share_anew_before_it_has_paid() {
     let store = Fake::new(8);
-    let budget = budget(&store);
+    let budget = budget_by(&TokenBudget::builder().cap(100).no_trickle(), &store);
     sync(&budget, &KEY).await;
     store.set(Does::Hang);
     let mut spent = 0;
