@@ -122,7 +122,7 @@
 //! | `redis` | [`RedisBudget`](budget::RedisBudget): one budget for a fleet of processes |
 //! | `http2` | h2's errors: a refused stream or a GOAWAY proves that nothing was processed |
 //! | `metrics` | [what calls do](observe), over the `metrics` facade |
-//! | `serde` | [`RetryState`] can be serialised |
+//! | `serde` | [`RetryState`] and [`DeliveryRecord`] can be serialised |
 //! | `full` | all of them |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -165,7 +165,7 @@ pub use self::{
     config_error::ConfigError,
     deadline::Deadline,
     deadline_layer::{DeadlineFuture, DeadlineLayer, DeadlineService},
-    exhausted::{AttemptRecord, Exhausted, RetryInfo},
+    exhausted::{AttemptEntry, AttemptRecord, Delivery, DeliveryRecord, Exhausted, RetryInfo},
     hold_off::HoldOff,
     layer::RetryBudgetLayer,
     policy::{OnExhausted, RetryPolicy},

@@ -20,6 +20,9 @@ pub enum StopReason {
     AttemptTimeout,
     /// The server asked for a longer wait than the policy or the deadline allows.
     RetryAfterTooLong,
+    /// The next attempt is longer away than the call [is to sleep](crate::policy::RetryPolicyBuilder::defer_waits_over):
+    /// it goes on when it is resumed.
+    Deferred,
     /// The budget of the dependency had no retry left.
     Budget,
     /// The budget shared by the whole fleet had no retry left.
@@ -40,6 +43,7 @@ impl StopReason {
         Self::DeadlineTooClose,
         Self::AttemptTimeout,
         Self::RetryAfterTooLong,
+        Self::Deferred,
         Self::Budget,
         Self::FleetBudget,
         Self::CircuitOpen,
@@ -65,6 +69,7 @@ impl StopReason {
             | Self::DeadlineReached
             | Self::DeadlineTooClose
             | Self::RetryAfterTooLong
+            | Self::Deferred
             | Self::Budget
             | Self::FleetBudget => true,
             Self::AttemptTimeout | Self::CircuitOpen | Self::Overloaded | Self::ShuttingDown => {
@@ -81,6 +86,7 @@ impl StopReason {
             Self::DeadlineTooClose => "deadline_too_close",
             Self::AttemptTimeout => "attempt_timeout",
             Self::RetryAfterTooLong => "retry_after_too_long",
+            Self::Deferred => "deferred",
             Self::Budget => "budget",
             Self::FleetBudget => "fleet_budget",
             Self::CircuitOpen => "circuit_open",

@@ -152,6 +152,8 @@ impl<S> RetryBudget<S> {
         let mut policy = self.policy(head);
         if let Some(resume) = &resume {
             policy = resume.limit(policy);
+        } else if policy.defer_waits_over().is_some() {
+            resume = Some(Resume::begin(now));
         }
         let before = resume.as_ref().and_then(|resume| resume.idempotency_key());
         let given = policy.give_key(head, shared.side, before);

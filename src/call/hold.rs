@@ -28,6 +28,7 @@ impl<S, B> Call<S, B> {
         let Some(send_at) = held_until.max(resumed_at) else {
             return Ok(false);
         };
+        self.sleeps_until(send_at, now)?;
         let place = self.shared.waiting.enter().ok_or(StopReason::Overloaded)?;
         self.progress.retry = Some(Pending {
             decided: now,
@@ -51,6 +52,9 @@ impl<S, B> Call<S, B> {
             return Err(StopReason::CircuitOpen);
         }
         let held_until = self.held_until(now)?;
+        if let Some(later) = held_until {
+            self.sleeps_until(later, now)?;
+        }
         if let (Some(retry), Some(later)) = (&mut self.progress.retry, held_until) {
             retry.send_at = later;
             return Ok(false);

@@ -4,6 +4,7 @@
 //! [future](crate::future) does the waiting and asks this for the next step.
 
 mod adaptive;
+mod defer;
 mod hold;
 mod outcome;
 mod refresh;

@@ -341,6 +341,9 @@ where
             permit.observed(self.shared.observer.as_ref());
         }
         let withdrawn = permit.is_some();
+        if let Some(send_at) = self.deferred_to() {
+            return self.defer(permit, send_at, ended, now);
+        }
         let progress = &mut self.progress;
         let Some(retry) = &mut progress.retry else {
             unreachable!("a budget is asked only for a retry that was decided on");

@@ -38,18 +38,26 @@ impl Resume {
         if state.is_none() && persist.is_none() {
             return None;
         }
-        let state = state.unwrap_or_default();
+        Some(Self::new(state.unwrap_or_default(), persist, now))
+    }
+
+    /// Of a call that begins, and may have to be resumed.
+    pub(crate) fn begin(now: Instant) -> Box<Self> {
+        Self::new(RetryState::new(), None, now)
+    }
+
+    fn new(state: RetryState, persist: Option<Persist>, now: Instant) -> Box<Self> {
         // A clock that went back would give the call more time.
         let wall = SystemTime::now();
         let wall = state.seen_at.map_or(wall, |seen| seen.max(wall));
-        Some(Box::new(Self {
+        Box::new(Self {
             state,
             persist,
             wall,
             at: now,
             persisting: None,
             begun: false,
-        }))
+        })
     }
 
     /// How many attempts are used.

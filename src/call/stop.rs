@@ -152,7 +152,10 @@ where
     fn exhausted(&mut self, reason: StopReason, now: Instant) -> Exhausted {
         let progress = &mut self.progress;
         let unsafe_to_repeat = !self.idempotent && progress.processed != Processed::No;
-        let retry_after = (!unsafe_to_repeat).then(|| progress.retry_after(now));
+        let retry_after = match reason {
+            StopReason::Deferred => progress.hint_left(now),
+            _ => (!unsafe_to_repeat).then(|| progress.retry_after(now)),
+        };
         let exhausted = Exhausted::new(Details {
             reason,
             dependency: self.key.clone(),
@@ -162,7 +165,7 @@ where
             waited: progress.waited,
             last: progress.last,
             error: progress.last_error.take(),
-            retryable: !unsafe_to_repeat,
+            retryable: reason == StopReason::Deferred || !unsafe_to_repeat,
             processed: progress.processed,
             retry_after,
             instance: self.instance.take(),
@@ -183,12 +186,16 @@ where
 const LONGEST_OWN_RETRY_AFTER: f64 = 60.0;
 
 impl Progress {
+    /// What is left of the wait that the call was asked for.
+    fn hint_left(&self, now: Instant) -> Option<Duration> {
+        let (hint, seen) = self.hint?;
+        Some(hint.saturating_sub(now.saturating_duration_since(seen)))
+    }
+
     /// How long the caller is asked to wait: what is left of the server's hint, or a wait that
     /// doubles with every attempt, half of it random, whichever is longer. A `429` knows best.
     fn retry_after(&self, now: Instant) -> Duration {
-        let hint = self
-            .hint
-            .map(|(hint, seen)| hint.saturating_sub(now.saturating_duration_since(seen)));
+        let hint = self.hint_left(now);
         if let (Some(hint), Some(StatusCode::TOO_MANY_REQUESTS)) = (hint, self.last.status) {
             return hint;
         }

@@ -1,8 +1,10 @@
 //! What is told of a call that was given up: the [`Exhausted`] details and the `503`.
 
 mod problem;
+mod record;
 
 pub(crate) use problem::{respond, whole_seconds};
+pub use record::{AttemptEntry, Delivery, DeliveryRecord};
 
 use crate::{
     budget::Key,

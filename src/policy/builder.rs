@@ -22,6 +22,7 @@ pub(super) struct Settings {
     pub(super) backoff: Backoff,
     pub(super) throttled_backoff: Backoff,
     pub(super) max_retry_after: Duration,
+    pub(super) defer_waits_over: Option<Duration>,
     pub(super) replay_limit: usize,
     pub(super) statuses: Option<StatusTable>,
     pub(super) classifier: Option<Arc<dyn Classify>>,
@@ -56,6 +57,7 @@ impl Default for Settings {
             backoff: Backoff::default(),
             throttled_backoff: Backoff::throttled(),
             max_retry_after: Duration::from_secs(60),
+            defer_waits_over: None,
             replay_limit: 64 * 1024,
             statuses: None,
             classifier: None,
@@ -94,6 +96,7 @@ impl fmt::Debug for Settings {
             .field("backoff", &self.backoff)
             .field("throttled_backoff", &self.throttled_backoff)
             .field("max_retry_after", &self.max_retry_after)
+            .field("defer_waits_over", &self.defer_waits_over)
             .field("replay_limit", &self.replay_limit)
             .field("statuses", &self.statuses)
             .field("classifier", &self.classifier.is_some())
@@ -118,6 +121,7 @@ impl fmt::Debug for Settings {
 /// | [`backoff`](Self::backoff) | full jitter, 50 ms doubling to 20 s |
 /// | [`throttled_backoff`](Self::throttled_backoff) | equal jitter, 1 s doubling to 20 s |
 /// | [`max_retry_after`](Self::max_retry_after) | 60 s |
+/// | [`defer_waits_over`](Self::defer_waits_over) | none |
 /// | [`replay_limit`](Self::replay_limit) | 64 KiB |
 /// | [`statuses`](Self::statuses) | 408 425 429 500 502 503 504 |
 /// | [`on_exhausted`](Self::on_exhausted) | [`OnExhausted::Respond`] |
@@ -206,6 +210,17 @@ impl RetryPolicyBuilder {
     /// earlier than asked.
     pub fn max_retry_after(mut self, longest: Duration) -> Self {
         self.settings.max_retry_after = longest;
+        self
+    }
+
+    /// Sets how long the call sleeps at most before one attempt. Without limit by default.
+    ///
+    /// A longer wait is handed over: the call ends with [`Deferred`](crate::reason::StopReason::Deferred),
+    /// and its response has a [`RetryState`](crate::RetryState) that says when it is to be tried again. A
+    /// queue keeps that and resumes the call with it. The retry is paid for by the budget when it is
+    /// deferred, and nobody gives that back.
+    pub fn defer_waits_over(mut self, longest: impl Into<Option<Duration>>) -> Self {
+        self.settings.defer_waits_over = longest.into();
         self
     }
 

@@ -202,6 +202,10 @@ impl RetryPolicy {
         backoff.delay(retry, previous)
     }
 
+    pub(crate) fn defer_waits_over(&self) -> Option<Duration> {
+        self.0.defer_waits_over
+    }
+
     pub(crate) fn max_retry_after(&self) -> Duration {
         self.0.max_retry_after
     }
