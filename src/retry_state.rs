@@ -24,7 +24,8 @@ use uuid::Uuid;
 ///   or [`DeadlineReached`](crate::reason::StopReason::DeadlineReached), and nothing is sent;
 /// - times are wall times. A clock that went back since cannot extend them: the state knows the latest time
 ///   that it has seen, and goes on from there;
-/// - the attempt that resumes a call spends nothing of the budget, which paid for it before the restart.
+/// - the attempt that resumes a call is paid for by the budget, unless it was before: when its wait began, or
+///   when it was [deferred](crate::policy::RetryPolicyBuilder::defer_waits_over).
 ///
 /// [`Persist`] keeps it. A response to a call that had one has the latest in its extensions; after a call
 /// that was given up it is not to be resumed before the `503`'s own `Retry-After`.
@@ -57,6 +58,8 @@ pub struct RetryState {
     pub(crate) seen_at: Option<SystemTime>,
     /// The key that the layer gave the call, to be the same on each attempt.
     pub(crate) idempotency_key: Option<Uuid>,
+    /// Whether the budget has paid for the next attempt.
+    pub(crate) paid: bool,
 }
 
 impl RetryState {
@@ -155,6 +158,8 @@ mod wire {
         deadline_ms: Option<u64>,
         seen_at_ms: Option<u64>,
         idempotency_key: Option<String>,
+        #[serde(default)]
+        paid: bool,
     }
 
     impl From<RetryState> for Wire {
@@ -168,6 +173,7 @@ mod wire {
                 deadline_ms: state.deadline.map(millis),
                 seen_at_ms: state.seen_at.map(millis),
                 idempotency_key: state.idempotency_key.map(|key| key.to_string()),
+                paid: state.paid,
             }
         }
     }
@@ -186,6 +192,7 @@ mod wire {
                 deadline: wire.deadline_ms.map(time),
                 seen_at: wire.seen_at_ms.map(time),
                 idempotency_key: key.transpose()?,
+                paid: wire.paid,
             })
         }
     }

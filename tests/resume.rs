@@ -16,7 +16,9 @@ use support::{
     send, steady, timed,
 };
 use tower::Layer;
-use tower_retry_budget::{Persist, RetryState, policy::Backoff, reason::StopReason};
+use tower_retry_budget::{
+    Persist, RetryBudgetLayer, RetryState, budget::TokenBudget, policy::Backoff, reason::StopReason,
+};
 
 fn resumed(state: RetryState) -> Request<Body> {
     let mut request = get();
@@ -287,4 +289,42 @@ fn state_with_key() -> RetryState {
 fn a_state_with_a_key_that_cannot_be_read_is_refused() {
     let state = serde_json::json!({"attempts": 1, "idempotency_key": "k1"});
     assert!(serde_json::from_value::<RetryState>(state).is_err());
+}
+
+/// Or a queue that resumes what the budget denied would go past the budget.
+#[tokio::test(start_paused = true)]
+async fn the_budget_pays_for_the_attempt_that_resumes_a_call_unless_it_has() {
+    let budget = TokenBudget::builder().initial(1).no_trickle().build();
+    let script = Script::new([Reply::Status(500), Reply::Status(500)]);
+    let layer = RetryBudgetLayer::new()
+        .policy(steady().build().expect("a valid policy"))
+        .budget(budget.expect("a valid budget"));
+    let service = layer.layer(script.clone());
+    let unpaid = || kept(serde_json::json!({"attempts": 2}));
+    let paid = || kept(serde_json::json!({"attempts": 2, "paid": true}));
+    // The one that there is.
+    let response = send(&service, resumed(unpaid())).await.expect("a response");
+    assert_eq!(exhausted(&response).reason(), StopReason::MaxAttempts);
+    let response = send(&service, resumed(unpaid())).await.expect("a response");
+    assert_eq!(exhausted(&response).reason(), StopReason::Budget);
+    assert_eq!((exhausted(&response).attempts(), script.count()), (2, 1));
+    send(&service, resumed(paid())).await.expect("a response");
+    assert_eq!(script.count(), 2);
+    // A first attempt is nobody's retry.
+    let first = send(&service, resumed(RetryState::new())).await;
+    assert_eq!(first.expect("a response").status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_waits_is_paid_for_and_one_that_was_sent_is_not() {
+    let service = layer(steady()).layer(Script::always(500));
+    let store = Store::default();
+    let mut request = get();
+    request.extensions_mut().insert(store.persist());
+    let response = send(&service, request).await.expect("a response");
+    let paid = |state: &RetryState| serde_json::to_value(state).expect("data")["paid"].clone();
+    let states: Vec<_> = store.states().iter().map(paid).collect();
+    assert_eq!(states, [false, true, false, true, false]);
+    let last = response.extensions().get::<RetryState>().expect("a state");
+    assert_eq!(paid(last), false);
 }

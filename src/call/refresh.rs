@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-type AskingBudget = Pin<Box<dyn Future<Output = Result<Permit, StopReason>> + Send>>;
+pub(super) type AskingBudget = Pin<Box<dyn Future<Output = Result<Permit, StopReason>> + Send>>;
 
 /// Something being asked that decides whether the retry stands.
 pub(crate) enum Asking {

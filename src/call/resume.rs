@@ -1,17 +1,20 @@
 //! How a call is resumed that another process began, and kept for the next one.
 
-use super::{Answer, Call};
+use super::{Answer, Call, refresh::AskingBudget};
 use crate::{
     Exhausted, Persist, RetryState,
     body::{BoxError, ReplayBody},
+    budget::Withdrawal,
     clock, observe,
     policy::RetryPolicy,
-    reason::StopReason,
+    reason::{Cause, StopReason},
     retry_state::Persisting,
 };
 use http::{Request, request::Parts};
 use http_body::Body;
 use std::{
+    future,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::{Duration, Instant, SystemTime},
 };
@@ -28,6 +31,16 @@ pub(crate) struct Resume {
     persisting: Option<Persisting>,
     /// Whether it is kept that the next attempt begins.
     begun: bool,
+    paying: Paying,
+}
+
+/// Who pays for the attempt that resumes the call.
+enum Paying {
+    /// Nobody has, yet.
+    Owed,
+    /// A shared budget is asked.
+    Asked(AskingBudget),
+    Paid,
 }
 
 impl Resume {
@@ -57,6 +70,10 @@ impl Resume {
             at: now,
             persisting: None,
             begun: false,
+            paying: match state.attempts > 0 && !state.paid {
+                true => Paying::Owed,
+                false => Paying::Paid,
+            },
         })
     }
 
@@ -101,11 +118,12 @@ impl Resume {
         self.wall.checked_add(since)
     }
 
-    fn change(&mut self, attempts: u32, not_before: Option<Instant>, now: Instant) {
+    fn change(&mut self, attempts: u32, not_before: Option<Instant>, paid: bool, now: Instant) {
         let seen = self.wall_at(now);
         self.state.attempts = attempts;
         self.state.not_before = not_before.and_then(|at| self.wall_at(at));
         self.state.seen_at = seen;
+        self.state.paid = paid;
         if attempts > 0 && self.state.first_attempted_at.is_none() {
             self.state.first_attempted_at = seen;
         }
@@ -136,7 +154,7 @@ impl Resume {
                 return Poll::Ready(result.map_err(|_| StopReason::Overloaded));
             }
             // Whatever became of the last one: this says all that it said.
-            self.change(attempt, None, clock::now());
+            self.change(attempt, None, false, clock::now());
             self.persist();
             self.begun = true;
         }
@@ -179,7 +197,7 @@ impl<S, B> Call<S, B> {
         let send_at = self.send_at();
         let attempts = self.progress.attempts;
         if let Some(resume) = &mut self.resume {
-            resume.change(attempts, send_at, now);
+            resume.change(attempts, send_at, true, now);
             resume.persist();
             resume.begun = false;
         }
@@ -192,7 +210,9 @@ impl<S, B> Call<S, B> {
             let wait = exhausted.and_then(Exhausted::retry_after);
             let now = clock::now();
             let not_before = wait.and_then(|wait: Duration| now.checked_add(wait));
-            resume.change(self.progress.attempts, not_before, now);
+            let deferred = exhausted.is_some_and(|it| it.reason() == StopReason::Deferred);
+            let paid = deferred && !matches!(resume.paying, Paying::Owed);
+            resume.change(self.progress.attempts, not_before, paid, now);
             response.extensions_mut().insert(resume.state);
         }
         answer
@@ -209,10 +229,50 @@ where
     /// Ready when the next attempt may be sent: it is kept that it begins, and the inner service is ready.
     pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StopReason>> {
         let attempt = self.progress.attempts.saturating_add(1);
+        ready!(self.poll_paying(cx))?;
         if let Some(resume) = &mut self.resume {
             ready!(resume.poll_begin(attempt, cx))?;
         }
         let ready = ready!(self.service().poll_ready(cx));
         Poll::Ready(ready.map_err(|error| self.not_ready(error)))
+    }
+
+    /// Ready when the attempt that resumes the call is paid for.
+    fn poll_paying(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StopReason>> {
+        let Some(resume) = &mut self.resume else {
+            return Poll::Ready(Ok(()));
+        };
+        // What it answers was lost with the process that asked.
+        const CAUSE: Cause = Cause::Other;
+        if matches!(resume.paying, Paying::Owed) {
+            let budget = Arc::clone(&self.shared.budget);
+            let asked: AskingBudget = match budget.withdraw(&self.key, CAUSE, clock::now()) {
+                Withdrawal::Granted(permit) => Box::pin(future::ready(Ok(permit))),
+                Withdrawal::Denied(reason) => Box::pin(future::ready(Err(reason))),
+                Withdrawal::Pending(asking) => asking,
+            };
+            resume.paying = Paying::Asked(asked);
+        }
+        let Paying::Asked(asked) = &mut resume.paying else {
+            return Poll::Ready(Ok(()));
+        };
+        let answer = ready!(asked.as_mut().poll(cx));
+        match answer {
+            Ok(mut permit) => {
+                resume.paying = Paying::Paid;
+                permit.observed(self.shared.observer.as_ref());
+                if let Some(retry) = &mut self.progress.retry {
+                    retry.permit = Some(permit);
+                }
+                Poll::Ready(Ok(()))
+            }
+            Err(reason) => {
+                resume.paying = Paying::Owed;
+                self.watched(clock::now(), |observer, call| {
+                    observer.budget_denied(call, CAUSE, reason);
+                });
+                Poll::Ready(Err(reason))
+            }
+        }
     }
 }
