@@ -69,9 +69,9 @@ pub(crate) struct Known {
 /// How many events of an endpoint there are.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Counts {
-    pub(crate) waiting: u64,
-    pub(crate) delivered: u64,
-    pub(crate) dead: u64,
+    pub(crate) waiting: u32,
+    pub(crate) delivered: u32,
+    pub(crate) dead: u32,
     /// Since when the oldest waits.
     pub(crate) oldest_ms: Option<i64>,
     pub(crate) quarantined: bool,
@@ -88,14 +88,12 @@ impl Store {
         connection.pragma_update(None, "synchronous", "full")?;
         connection.execute_batch(SCHEMA)?;
         let (asks, asked) = mpsc::channel::<Work>();
-        thread::Builder::new()
-            .name("store".into())
-            .spawn(move || {
-                while let Ok(first) = asked.recv() {
-                    let works = std::iter::once(first).chain(asked.try_iter());
-                    commit(&mut connection, works.take(BATCH));
-                }
-            })?;
+        thread::Builder::new().name("store".into()).spawn(move || {
+            while let Ok(first) = asked.recv() {
+                let works = std::iter::once(first).chain(asked.try_iter());
+                commit(&mut connection, works.take(BATCH));
+            }
+        })?;
         Ok(Self(asks))
     }
 
@@ -124,18 +122,19 @@ impl Store {
     pub(crate) async fn accept(&self, delivery: Delivery) -> Result<bool, Failure> {
         self.run(move |db| {
             let state = text(&delivery.state);
-            let new = db.prepare_cached(
-                "INSERT INTO deliveries VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?5, ?6, NULL)
+            let new = db
+                .prepare_cached(
+                    "INSERT INTO deliveries VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?5, ?6, NULL)
                  ON CONFLICT DO NOTHING",
-            )?
-            .execute(params![
-                delivery.id,
-                delivery.endpoint,
-                delivery.class,
-                delivery.body,
-                now_ms(),
-                state
-            ])?;
+                )?
+                .execute(params![
+                    delivery.id,
+                    delivery.endpoint,
+                    delivery.class,
+                    delivery.body,
+                    now_ms(),
+                    state
+                ])?;
             Ok(new == 1)
         })
         .await
