@@ -110,7 +110,7 @@ async fn accept(
         state: RetryState::new(),
     };
     let new = api.dispatcher.store.accept(delivery).await?;
-    api.dispatcher.news.notify_waiters();
+    api.dispatcher.look();
     let answer = json!({ "id": id, "new": new });
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
@@ -147,7 +147,7 @@ async fn replay_all(
 
 async fn replay(api: &Api, which: Replay) -> Result<usize, Refused> {
     let replayed = api.dispatcher.store.replay(which).await?;
-    api.dispatcher.news.notify_waiters();
+    api.dispatcher.look();
     Ok(replayed)
 }
 

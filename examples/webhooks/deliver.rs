@@ -18,11 +18,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::{sync::Notify, sync::watch, task::JoinSet, time::timeout};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tower::{Layer, ServiceExt};
 use tower_retry_budget::{
-    Delivery as Outcome, DeliveryRecord, Persist, RetryBudget, RetryBudgetLayer, RetryPolicy,
-    RetryState,
+    ConfigError, Delivery as Outcome, DeliveryRecord, Persist, RetryBudget, RetryBudgetLayer,
+    RetryPolicy, RetryState,
     body::ReplayBody,
     budget::{BudgetScope, Key, Snapshot, TokenBudget},
     policy::Idempotent,
@@ -56,13 +56,13 @@ pub(crate) struct Dispatcher {
     budget: Arc<TokenBudget>,
     client: RetryBudget<Sign<Http>>,
     in_flight: Mutex<BTreeMap<String, BTreeSet<String>>>,
-    /// Something came, or ended.
-    pub(crate) news: Notify,
+    /// How often something came.
+    news: watch::Sender<u64>,
 }
 
 impl Dispatcher {
     pub(crate) fn new(store: Store, settings: &Settings) -> Result<Self, Failure> {
-        let budget = Arc::new(TokenBudget::default());
+        let budget = Arc::new(budget()?);
         let client = Client::builder(TokioExecutor::new()).build_http();
         let layer = RetryBudgetLayer::new()
             .shared_budget(budget.clone())
@@ -79,7 +79,7 @@ impl Dispatcher {
             budget,
             client: layer.layer(Sign(client)),
             in_flight: Mutex::default(),
-            news: Notify::new(),
+            news: watch::Sender::default(),
         })
     }
 
@@ -94,11 +94,12 @@ impl Dispatcher {
 
     async fn serve(self: Arc<Self>, endpoint: String, mut stop: watch::Receiver<bool>) {
         let mut deliveries = JoinSet::new();
+        let mut news = self.news.subscribe();
         while !*stop.borrow() {
             while deliveries.try_join_next().is_some() {}
             if self.begin(&endpoint, &mut deliveries).await == 0 {
                 tokio::select! {
-                    () = self.news.notified() => {}
+                    _ = news.changed() => {}
                     _ = deliveries.join_next(), if !deliveries.is_empty() => {}
                     () = tokio::time::sleep(LOOK) => {}
                     _ = stop.changed() => {}
@@ -214,6 +215,12 @@ impl Dispatcher {
         Ok(request.body(Full::new(body))?)
     }
 
+    /// Something is due: looks for it at once.
+    pub(crate) fn look(&self) {
+        self.news
+            .send_modify(|times| *times = times.wrapping_add(1));
+    }
+
     /// How many deliveries to an endpoint are under way.
     pub(crate) fn in_flight(&self, endpoint: &str) -> usize {
         self.busy().get(endpoint).map_or(0, BTreeSet::len)
@@ -229,6 +236,16 @@ impl Dispatcher {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What an endpoint that is down is asked at most, and what a backlog is worked off with: five retries a
+/// second and twenty at once, besides what deliveries at the first attempt earn.
+fn budget() -> Result<TokenBudget, ConfigError> {
+    TokenBudget::builder()
+        .initial(20)
+        .cap(50)
+        .trickle(Duration::from_millis(200))
+        .build()
 }
 
 /// Whether a delivery that the layer gave up is tried again later, within its window: what stopped it

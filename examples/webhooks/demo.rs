@@ -82,7 +82,7 @@ async fn accept(app: &App, number: u64) -> Result<(), Failure> {
         state: RetryState::new(),
     };
     app.api.dispatcher.store.accept(delivery).await?;
-    app.api.dispatcher.news.notify_waiters();
+    app.api.dispatcher.look();
     Ok(())
 }
 
