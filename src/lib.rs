@@ -140,6 +140,7 @@ pub mod choosing_numbers;
 mod client;
 mod clock;
 mod config_error;
+pub mod control;
 pub mod deadline;
 mod deadline_layer;
 mod decide;
@@ -163,6 +164,7 @@ mod waiting;
 pub use self::client::reqwest;
 pub use self::{
     config_error::ConfigError,
+    control::RetryControl,
     deadline::Deadline,
     deadline_layer::{DeadlineFuture, DeadlineLayer, DeadlineService},
     exhausted::{AttemptRecord, Exhausted, RetryInfo},

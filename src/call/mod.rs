@@ -3,6 +3,7 @@
 //! Everything here happens between two polls of the inner service: nothing waits. The
 //! [future](crate::future) does the waiting and asks this for the next step.
 
+mod gates;
 mod hold;
 mod outcome;
 mod refresh;
@@ -12,9 +13,10 @@ mod tell;
 
 use crate::{
     body::{BoxError, ReplayBody, ResponseBody},
-    budget::{Key, Permit},
+    budget::{Budget, Key, Permit},
     client::KeptError,
     clock,
+    control::Sleeper,
     deadline::{LEAST_REMAINING, Ownership, Received, RetriedAbove, RetryAttempt, Scope},
     decide::ReplayClass,
     drain,
@@ -36,7 +38,7 @@ use tower_service::Service;
 use tracing::Span;
 
 use self::refresh::Refresh;
-pub(crate) use self::{refresh::Asking, resume::Resume};
+pub(crate) use self::{gates::Gated, refresh::Asking, resume::Resume};
 
 /// The answer of a call.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -82,6 +84,8 @@ pub(crate) struct Call<S, B> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) policy: RetryPolicy,
     pub(crate) key: Key,
+    /// The budget of its route, where that is not the layer's.
+    pub(crate) budget: Option<Arc<dyn Budget>>,
     pub(crate) class: ReplayClass,
     pub(crate) method: Method,
     /// Whether repeating the request is safe, retried here or not.
@@ -106,6 +110,10 @@ pub(crate) struct Call<S, B> {
     pub(crate) tells: bool,
     /// What outlives the process, if the caller wants that.
     pub(crate) resume: Option<Box<Resume>>,
+    /// What it knows of gates that it is not held to.
+    pub(crate) gated: Option<Box<Gated>>,
+    /// Woken when retries are switched off while it waits.
+    pub(crate) sleeper: Option<Sleeper>,
     pub(crate) progress: Progress,
     pub(crate) watch: Watch,
 }
@@ -183,6 +191,11 @@ impl Progress {
 }
 
 impl<S, B> Call<S, B> {
+    /// What limits its retries over many calls.
+    pub(crate) fn budget(&self) -> &Arc<dyn Budget> {
+        self.budget.as_ref().unwrap_or(&self.shared.budget)
+    }
+
     /// When the attempt under way is cut.
     pub(crate) fn attempt_limit(&self) -> Option<Instant> {
         self.progress.attempt_limit
@@ -365,6 +378,7 @@ where
         let last = self.progress.attempts + 1 >= self.policy.max_attempts();
         let (mut head, body) = self.again().template.request(last);
         self.end_wait(now);
+        self.sleeper = None;
         self.begin_attempt(&mut head, now);
         let retry = self.progress.retry.take();
         self.progress.permit = retry.and_then(|retry| retry.permit);

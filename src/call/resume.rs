@@ -200,6 +200,7 @@ where
 {
     /// Ready when the next attempt may be sent: it is kept that it begins, and the inner service is ready.
     pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StopReason>> {
+        self.poll_switch(cx)?;
         let attempt = self.progress.attempts.saturating_add(1);
         if let Some(resume) = &mut self.resume {
             ready!(resume.poll_begin(attempt, cx))?;

@@ -1,6 +1,6 @@
 //! What is told to `tracing`.
 
-use super::{CallView, Observe, Phase, RetryScheduled, Skipped};
+use super::{CallView, Observe, Phase, RetryScheduled, Shadow, Skipped};
 use crate::{Exhausted, clock::millis, exhausted::whole_seconds, reason::SkipReason};
 use http::{Method, StatusCode};
 use std::{error::Error, fmt, time::Duration};
@@ -42,6 +42,17 @@ impl Observe for Tracing {
             retry_after_ms = retry.hint.map(millis),
             remaining_ms = call.remaining().map(millis),
             "retry scheduled"
+        );
+    }
+
+    fn shadow(&self, call: &CallView<'_>, shadow: &Shadow) {
+        tracing::debug!(
+            target: TARGET,
+            dependency = %call.dependency,
+            gate = shadow.gate.as_str(),
+            decision = shadow.decision.as_str(),
+            attempts = call.attempts,
+            "only observed"
         );
     }
 

@@ -61,7 +61,9 @@ use self::{
     layers::Layers,
     series::{Series, attempt, lock},
 };
-use super::{AttemptFinished, CallOutcome, CallView, Observe, Phase, RetryScheduled, Skipped};
+use super::{
+    AttemptFinished, CallOutcome, CallView, Observe, Phase, RetryScheduled, Shadow, Skipped,
+};
 use crate::{
     Exhausted,
     budget::StoreMode,
@@ -234,6 +236,15 @@ impl Observe for Metrics {
 
     fn budget_denied(&self, call: &CallView<'_>, _: Cause, _: StopReason) {
         self.0.labels.of(call).denied().increment(1);
+    }
+
+    fn shadow(&self, _: &CallView<'_>, shadow: &Shadow) {
+        let labels = vec![
+            Label::from_static_parts("gate", shadow.gate.as_str()),
+            Label::from_static_parts("decision", shadow.decision.as_str()),
+        ];
+        let name = self.0.labels.base(vec![]).name(&names::SHADOW);
+        ::metrics::counter!(name, labels).increment(1);
     }
 
     fn succeeded(&self, call: &CallView<'_>) {

@@ -201,6 +201,6 @@ metrics! {
     SHADOW = Metric::counter(
         "shadow_total",
         &["gate", "decision"],
-        "What would have been decided. Reserved.",
+        "What gates that are only observed would have decided.",
     );
 }
