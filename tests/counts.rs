@@ -50,8 +50,8 @@ type Answer = http::Response<tower_retry_budget::body::ResponseBody<Body>>;
 /// Answers of a layer that gave up, one or more for each reason that there is.
 async fn given_up() -> Vec<(StopReason, Answer)> {
     use StopReason::{
-        AttemptTimeout, Budget, CircuitOpen, DeadlineReached, DeadlineTooClose, FleetBudget,
-        MaxAttempts, Overloaded, RetryAfterTooLong, ShuttingDown,
+        AttemptTimeout, Budget, CircuitOpen, DeadlineReached, DeadlineTooClose, Disabled,
+        FleetBudget, MaxAttempts, Overloaded, RetryAfterTooLong, ShuttingDown,
     };
     let reset = || Reply::io(ErrorKind::ConnectionReset);
     let late = || {
@@ -121,6 +121,12 @@ async fn given_up() -> Vec<(StopReason, Answer)> {
             ShuttingDown,
             plain().budget(Refuses(ShuttingDown)),
             always(500),
+            get(),
+        ),
+        (
+            Disabled,
+            plain().budget(Refuses(Disabled)),
+            always(502),
             get(),
         ),
         (Overloaded, plain().max_waiting(0), always(502), get()),

@@ -14,6 +14,7 @@ use tower::Layer;
 use tower_retry_budget::{
     HoldOff, RetryBudgetLayer,
     budget::StoreMode,
+    control::{Gates, Mode},
     observe::{
         Observe,
         metrics::{ALL, Kind, Metric, Metrics},
@@ -112,6 +113,10 @@ fn a_scrape_shows_these_with_these_labels_and_no_others() {
                 .await
                 .expect("a response");
         }
+        let observed = own.clone().gates(Gates::all(Mode::Observe));
+        send(&observed.layer(Script::always(502)), get())
+            .await
+            .expect("a response");
         send(&own.layer(Script::always(200)), get())
             .await
             .expect("a response");
@@ -146,7 +151,7 @@ fn a_scrape_shows_these_with_these_labels_and_no_others() {
             let help = format!("# HELP tower_retry_{} {}", metric.name, metric.help);
             assert!(scrape.text.contains(&help), "{help}");
         }
-        assert_eq!(found.len(), ALL.len() - 2);
+        assert_eq!(found.len(), ALL.len() - 1);
     });
 }
 
