@@ -88,13 +88,15 @@ impl RetryBudgetLayer {
             routes: None,
             gates: Gates::default(),
             control: ControlCell::default(),
+            #[cfg(feature = "serde")]
+            loaded: None,
         };
         Self {
             shared: Arc::new(shared),
         }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
         let shared = Arc::make_mut(&mut self.shared);
         // Another layer from here on, so that a handle never reaches what is configured otherwise.
         shared.control = ControlCell::default();

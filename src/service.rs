@@ -139,6 +139,8 @@ impl<S> RetryBudget<S> {
     /// the body, `None` when that can be made again.
     fn begin<B>(&self, head: &mut Parts, size: Option<&SizeHint>, now: Instant) -> Call<S, B> {
         let shared = self.shared.in_force();
+        #[cfg(feature = "serde")]
+        shared.announce();
         let key = shared.keys.key(head);
         let mut gated = Gated::new(shared.gates);
         let mut received = shared

@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) routes: Option<Routes>,
     pub(crate) gates: Gates,
     pub(crate) control: ControlCell,
+    #[cfg(feature = "serde")]
+    pub(crate) loaded: Option<Arc<crate::config::Loaded>>,
 }
 
 impl fmt::Debug for Shared {

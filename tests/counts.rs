@@ -208,7 +208,7 @@ async fn gives_up_in_one_shape_whatever_the_reason() {
         assert_eq!(seconds, told);
         reasons.insert(reason.as_str());
     }
-    assert_eq!(reasons.len(), 10, "{reasons:?}");
+    assert_eq!(reasons.len(), StopReason::ALL.len(), "{reasons:?}");
 }
 
 fn number(number: u128) -> u64 {

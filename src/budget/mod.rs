@@ -33,6 +33,8 @@ mod window;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::redis::{RedisBudget, RedisBudgetBuilder};
+#[cfg(feature = "serde")]
+pub(crate) use self::scope::Hosts;
 pub use self::{
     closures::FnBudget,
     key::Key,

@@ -51,7 +51,7 @@ impl<S, B> Call<S, B> {
             waited: self.progress.waited,
             waiting_since: self.progress.waiting_since,
             hint: self.progress.hint.map(|(hint, _)| hint),
-            budget: self.budget(),
+            routed: self.budget.as_ref(),
             shared: &self.shared,
         }
     }

@@ -173,6 +173,12 @@ impl RetryControl {
         self.each_budget(|budget| budget.drain_account(key, now))
     }
 
+    /// What the layer was made with.
+    #[cfg(feature = "serde")]
+    pub(crate) fn layer(&self) -> &Shared {
+        &self.layer
+    }
+
     fn each_budget(
         &self,
         act: impl Fn(&dyn Budget) -> Result<(), NotSupported>,

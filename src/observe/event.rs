@@ -38,7 +38,8 @@ pub struct CallView<'a> {
     pub waiting_since: Option<Instant>,
     /// How long the server, or what others were told by it, last asked the call to wait.
     pub hint: Option<Duration>,
-    pub(crate) budget: &'a Arc<dyn Budget>,
+    /// The budget of its route, where that is not the layer's.
+    pub(crate) routed: Option<&'a Arc<dyn Budget>>,
     pub(crate) shared: &'a Shared,
 }
 
@@ -57,7 +58,12 @@ impl CallView<'_> {
     /// Returns what the dependency's account in the budget holds, if the budget
     /// [tells](crate::budget::Budget::account).
     pub fn account(&self) -> Option<Snapshot> {
-        self.budget.account(self.dependency, self.at)
+        self.budget().account(self.dependency, self.at)
+    }
+
+    /// What limits its retries over many calls.
+    pub(crate) fn budget(&self) -> &Arc<dyn Budget> {
+        self.routed.unwrap_or(&self.shared.budget)
     }
 }
 

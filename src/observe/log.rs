@@ -103,10 +103,12 @@ impl Observe for Tracing {
             "cancelled"
         );
     }
+}
 
-    fn configuration_changed(&self, hash: &str) {
-        tracing::info!(target: TARGET, hash, "configuration changed");
-    }
+/// A configuration comes into force.
+#[cfg(feature = "serde")]
+pub(crate) fn configured(hash: &str, configuration: &str) {
+    tracing::info!(target: TARGET, hash, configuration, "configuration in force");
 }
 
 /// A call that was given up, also by a layer that knows of nothing but the deadline.

@@ -70,6 +70,8 @@ pub use self::event::{
     AttemptFinished, AttemptOutcome, CallOutcome, CallView, Phase, RetryScheduled, Shadow,
     ShadowDecision, Skipped,
 };
+#[cfg(feature = "serde")]
+pub(crate) use self::log::configured;
 pub(crate) use self::{
     log::{Tracing, malformed_deadline, not_persisted, not_refreshed, stopped},
     watch::{Watch, call_span},

@@ -31,6 +31,8 @@ pub mod backoff;
 mod builder;
 mod classify;
 mod credentials;
+#[cfg(feature = "serde")]
+mod data;
 mod idempotency;
 pub mod plan;
 mod planned;
@@ -40,6 +42,8 @@ mod status;
 mod verdict;
 mod warning;
 
+#[cfg(feature = "serde")]
+pub(crate) use self::data::PolicyData;
 pub use self::{
     backoff::{Backoff, BackoffBuilder, Jitter},
     builder::RetryPolicyBuilder,
