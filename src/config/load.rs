@@ -151,11 +151,13 @@ fn apply(
             routed.unwrap_or_default()
         }),
     });
+    let same = before.filter(|before| before.hash == config.hash());
+    let told = same.is_some_and(|before| before.told.load(Ordering::Relaxed));
     shared.loaded = Some(Arc::new(Loaded {
         hash: config.hash().to_owned(),
         own,
         budgets,
-        told: AtomicBool::new(false),
+        told: AtomicBool::new(told),
     }));
 }
 
