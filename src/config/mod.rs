@@ -128,7 +128,7 @@ impl RetryConfig {
             let path = if path == "." { String::new() } else { path };
             ConfigFileError::new(path, error.inner())
         })?;
-        Self::new(data)
+        Self::new(&data)
     }
 
     /// Reads a configuration in JSON.
@@ -174,7 +174,7 @@ impl RetryConfig {
         Self::from_deserializer(env::read(prefix, variables)?)
     }
 
-    fn new(data: Data) -> Result<Self, ConfigFileError> {
+    fn new(data: &Data) -> Result<Self, ConfigFileError> {
         let parts = data.check()?;
         let effective = data.effective(&parts);
         let json = serde_json::to_string(&effective);
@@ -204,7 +204,7 @@ impl RetryConfig {
 /// A configuration that says nothing: all is left to the layer.
 impl Default for RetryConfig {
     fn default() -> Self {
-        Self::new(Data::default()).expect("an empty configuration is valid")
+        Self::new(&Data::default()).expect("an empty configuration is valid")
     }
 }
 
@@ -226,7 +226,7 @@ impl Serialize for RetryConfig {
 impl<'de> Deserialize<'de> for RetryConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let data = Data::deserialize(deserializer)?;
-        Self::new(data).map_err(serde::de::Error::custom)
+        Self::new(&data).map_err(serde::de::Error::custom)
     }
 }
 

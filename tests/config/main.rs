@@ -1,5 +1,4 @@
 //! The configuration as data.
-#![cfg(feature = "serde")]
 
 #[path = "../support/mod.rs"]
 mod support;

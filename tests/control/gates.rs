@@ -97,7 +97,9 @@ fn cases() -> Vec<Case> {
             name: "a deadline that has passed",
             request: || {
                 let mut request = get();
-                request.extensions_mut().insert(Deadline::after(0 * MS));
+                request
+                    .extensions_mut()
+                    .insert(Deadline::after(Duration::ZERO));
                 request
             },
             ..plain

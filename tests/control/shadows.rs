@@ -9,6 +9,7 @@ use crate::support::{
     script::{Reply, Script},
     send, steady,
 };
+use std::time::Duration;
 use tower::Layer;
 use tower_retry_budget::{
     Deadline, RetryBudgetLayer,
@@ -161,7 +162,8 @@ async fn a_call_that_ends_in_time_is_not_told() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_would_have_been_refused_is_told_and_sent() {
     let mut late = get();
-    late.extensions_mut().insert(Deadline::after(0 * MS));
+    late.extensions_mut()
+        .insert(Deadline::after(Duration::ZERO));
     let layer = layer(steady()).gates(observing(Gate::Deadline));
     let told = told(layer, [200], late).await;
     assert_eq!(told, ["deadline deadline_reached"]);

@@ -13,6 +13,7 @@ use tower_retry_budget::{
     budget::{Budget, Key, Permit, Settled, Withdrawal},
     control::{Gate, Gates, Mode},
     observe::{CallView, Observe},
+    policy::Backoff,
     reason::{Cause, RetryOutcome, StopReason},
 };
 
@@ -113,7 +114,7 @@ impl Observe for Pairs {
 #[test]
 fn no_call_sees_the_one_without_the_other() {
     let quick = |attempts| {
-        let policy = steady().backoff(tower_retry_budget::policy::Backoff::fixed(0 * MS));
+        let policy = steady().backoff(Backoff::none());
         built(policy.max_attempts(attempts))
     };
     let pairs = Arc::new(Pairs::default());

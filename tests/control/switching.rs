@@ -239,7 +239,6 @@ async fn reaches_all_that_is_made_of_the_layer_and_nothing_else() {
     let after = layer.clone().layer(scripts[1].clone());
     let other = layer.clone().max_waiting(9).layer(scripts[2].clone());
     control.clone().retries_off();
-    layer.control();
     let later = layer.layer(scripts[3].clone());
     for service in [&before, &after, &other, &later] {
         send(service, get()).await.unwrap();
