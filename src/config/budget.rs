@@ -196,8 +196,7 @@ fn cause_of(name: &str) -> Option<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Key;
-    use std::time::Instant;
+    use crate::{budget::Key, clock};
 
     /// What is written out as a default is the default.
     #[test]
@@ -209,7 +208,7 @@ mod tests {
             };
             let full = plain.clone().effective();
             let (plain, full) = (plain.build().unwrap(), full.build().unwrap());
-            let (key, start) = (Key::from_static("k"), Instant::now());
+            let (key, start) = (Key::from_static("k"), clock::now());
             for second in 0..90 {
                 let now = start + Duration::from_secs(second);
                 for budget in [&plain, &full] {

@@ -6,7 +6,10 @@ use crate::support::{
     script::Script, send, steady,
 };
 use http::Request;
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use tower::Layer;
 use tower_retry_budget::{
     RetryBudgetLayer, RetryPolicy,
@@ -27,7 +30,9 @@ fn to(uri: &str) -> Request<Body> {
 /// How many requests one call makes while all of them fail.
 async fn sent(layer: &RetryBudgetLayer, uri: &str) -> usize {
     let script = Script::always(502);
-    send(&layer.layer(script.clone()), to(uri)).await.unwrap();
+    send(&layer.layer(script.clone()), to(uri))
+        .await
+        .expect("a response");
     script.count()
 }
 
@@ -40,7 +45,7 @@ async fn the_policy_is_that_of_the_file() {
     assert_eq!(exhausted(&response).max_attempts(), 5);
     assert_eq!(
         script.offsets(),
-        [0 * MS, 10 * MS, 20 * MS, 30 * MS, 40 * MS]
+        [Duration::ZERO, 10 * MS, 20 * MS, 30 * MS, 40 * MS]
     );
 }
 
@@ -118,7 +123,7 @@ struct Accounts(Mutex<Vec<(String, Option<f64>)>>);
 impl Observe for Accounts {
     fn stopped(&self, call: &CallView<'_>, _: &tower_retry_budget::Exhausted) {
         let balance = call.account().map(|account| account.balance());
-        let mut calls = self.0.lock().unwrap();
+        let mut calls = self.0.lock().expect("no test panics while it notes");
         calls.push((call.dependency.to_string(), balance));
     }
 }

@@ -18,7 +18,7 @@ const B: &str = "[budgets.b]\ntrickle = \"none\"\n";
 /// How many requests one call makes.
 async fn sent(service: &RetryBudget<Script>) -> usize {
     let before = service.get_ref().count();
-    send(service, get()).await.unwrap();
+    send(service, get()).await.expect("a response");
     service.get_ref().count() - before
 }
 
