@@ -169,8 +169,14 @@ where
                 }
                 StateProj::Wait => {
                     call.poll_persisting(cx);
-                    ready!(this.timer.as_mut().poll_at(call.send_at(), cx));
-                    match call.wait_is_over() {
+                    let over = match call.poll_switch(cx) {
+                        Ok(()) => {
+                            ready!(this.timer.as_mut().poll_at(call.send_at(), cx));
+                            call.wait_is_over()
+                        }
+                        Err(reason) => Err(reason),
+                    };
+                    match over {
                         Ok(true) => this.state.set(State::Ready),
                         Ok(false) => {}
                         Err(reason) => {

@@ -1,6 +1,7 @@
 use crate::{
     body::ReplayMemory,
     budget::{Budget, BudgetScope, Key, TokenBudget},
+    control::{ControlCell, Gates, RetryControl},
     deadline::{Inbound, LayeredRetries, RetryHeaders},
     deadline_layer::DeadlineLayer,
     hold_off::{HoldOff, HoldOffs},
@@ -85,14 +86,22 @@ impl RetryBudgetLayer {
             waiting: Arc::new(WaitingRoom::new(MAX_WAITING)),
             observer: None,
             operation_fn: None,
+            routes: None,
+            gates: Gates::default(),
+            control: ControlCell::default(),
+            #[cfg(feature = "serde")]
+            loaded: None,
         };
         Self {
             shared: Arc::new(shared),
         }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
-        change(Arc::make_mut(&mut self.shared));
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        let shared = Arc::make_mut(&mut self.shared);
+        // Another layer from here on, so that a handle never reaches what is configured otherwise.
+        shared.control = ControlCell::default();
+        change(shared);
         self
     }
 
@@ -254,6 +263,22 @@ impl RetryBudgetLayer {
                 None => Arc::new(observer),
             });
         })
+    }
+
+    /// Sets which decisions are enforced, which are only counted, and which are not taken. All are
+    /// enforced by default. See [`control`](crate::control#gates).
+    #[must_use]
+    pub fn gates(self, gates: Gates) -> Self {
+        self.with(|shared| shared.gates = gates)
+    }
+
+    /// Returns a handle that changes the layer, its clones and the services made from them while they are
+    /// in use. See [`control`](crate::control).
+    ///
+    /// Take it last: a setter makes another layer, which the handle does not reach.
+    #[must_use]
+    pub fn control(&self) -> RetryControl {
+        RetryControl::of(&self.shared)
     }
 
     /// Names what a call is for, by the head of its request: `GET /users/{id}`, say.

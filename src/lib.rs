@@ -122,13 +122,13 @@
 //! | `redis` | [`RedisBudget`](budget::RedisBudget): one budget for a fleet of processes |
 //! | `http2` | h2's errors: a refused stream or a GOAWAY proves that nothing was processed |
 //! | `metrics` | [what calls do](observe), over the `metrics` facade |
-//! | `serde` | [`RetryState`] and [`DeliveryRecord`] can be serialised |
+//! | `serde` | the [configuration as data](config); [`RetryState`] and [`DeliveryRecord`] can be serialised |
 //! | `full` | all of them |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What a feature brings is linked to, and not there without it.
 #![cfg_attr(
-    not(all(feature = "redis", feature = "reqwest")),
+    not(all(feature = "redis", feature = "reqwest", feature = "serde")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -139,7 +139,11 @@ mod call;
 pub mod choosing_numbers;
 mod client;
 mod clock;
+#[cfg(feature = "serde")]
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+pub mod config;
 mod config_error;
+pub mod control;
 pub mod deadline;
 mod deadline_layer;
 mod decide;
@@ -163,6 +167,7 @@ mod waiting;
 pub use self::client::reqwest;
 pub use self::{
     config_error::ConfigError,
+    control::RetryControl,
     deadline::Deadline,
     deadline_layer::{DeadlineFuture, DeadlineLayer, DeadlineService},
     exhausted::{AttemptEntry, AttemptRecord, Delivery, DeliveryRecord, Exhausted, RetryInfo},

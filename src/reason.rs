@@ -33,6 +33,8 @@ pub enum StopReason {
     Overloaded,
     /// The process is shutting down.
     ShuttingDown,
+    /// Retries were [switched off](crate::RetryControl::retries_off) while the call waited for one.
+    Disabled,
 }
 
 impl StopReason {
@@ -49,6 +51,7 @@ impl StopReason {
         Self::CircuitOpen,
         Self::Overloaded,
         Self::ShuttingDown,
+        Self::Disabled,
     ];
 
     /// Finds the reason that [`as_str`](Self::as_str) writes like this.
@@ -71,7 +74,8 @@ impl StopReason {
             | Self::RetryAfterTooLong
             | Self::Deferred
             | Self::Budget
-            | Self::FleetBudget => true,
+            | Self::FleetBudget
+            | Self::Disabled => true,
             Self::AttemptTimeout | Self::CircuitOpen | Self::Overloaded | Self::ShuttingDown => {
                 false
             }
@@ -92,6 +96,7 @@ impl StopReason {
             Self::CircuitOpen => "circuit_open",
             Self::Overloaded => "overloaded",
             Self::ShuttingDown => "shutting_down",
+            Self::Disabled => "disabled",
         }
     }
 }
@@ -106,7 +111,8 @@ pub enum SkipReason {
     NotReplayable,
     /// A caller above retries this call already.
     OwnedAbove,
-    /// The policy allows one attempt, or the request cannot be repeated (CONNECT, upgrades).
+    /// The policy allows one attempt, the request cannot be repeated (CONNECT, upgrades), or retries are
+    /// switched off ([`RetryControl`](crate::RetryControl), [`Gates`](crate::control::Gates)).
     Disabled,
     /// The outcome is an answer, not a failure that another attempt might mend.
     FinalAnswer,

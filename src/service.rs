@@ -1,7 +1,7 @@
 use crate::{
     body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
-    budget::Key,
-    call::{Again, Call, Progress, Resume},
+    budget::{Budget, Key},
+    call::{Again, Call, Gated, Progress, Resume},
     clock,
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
@@ -138,7 +138,11 @@ impl<S> RetryBudget<S> {
     /// Finds out all that is fixed before the first attempt. `size` is what is known of the length of
     /// the body, `None` when that can be made again.
     fn begin<B>(&self, head: &mut Parts, size: Option<&SizeHint>, now: Instant) -> Call<S, B> {
-        let shared = &self.shared;
+        let shared = self.shared.in_force();
+        #[cfg(feature = "serde")]
+        shared.announce();
+        let key = shared.keys.key(head);
+        let mut gated = Gated::new(shared.gates);
         let mut received = shared
             .inbound
             .as_ref()
@@ -147,9 +151,13 @@ impl<S> RetryBudget<S> {
             Some(received) => Some(received.scope.clone()),
             None => Scope::inherited(head),
         };
-        let above = self.above(head, scope.as_ref());
+        let above = above(&shared, head, scope.as_ref());
+        let above = match &mut gated {
+            Some(gated) => gated.above(above),
+            None => above,
+        };
         let mut resume = Resume::take(head, now);
-        let mut policy = self.policy(head);
+        let (mut policy, budget) = policy(&shared, head);
         if let Some(resume) = &resume {
             policy = resume.limit(policy);
         } else if policy.defer_waits_over().is_some() {
@@ -166,6 +174,16 @@ impl<S> RetryBudget<S> {
             None => class(head, &policy, idempotent),
         };
         let fits = size.is_none_or(|size| fits(size, policy.replay_limit()));
+        let class = match &mut gated {
+            Some(gated) => gated.class(class, fits),
+            None => class,
+        };
+        let class = match class {
+            ReplayClass::IfUnprocessed | ReplayClass::Full if shared.retries_off(&key) => {
+                ReplayClass::Never(SkipReason::Disabled)
+            }
+            class => class,
+        };
         let total = total_timeout(policy.total_timeout(shared.side), class, fits);
         let kept = resume.as_ref().and_then(|resume| resume.deadline());
         let deadline = deadline(head, scope.as_ref(), total, now);
@@ -173,12 +191,17 @@ impl<S> RetryBudget<S> {
         if let Some(resume) = &mut resume {
             resume.admit(policy.max_attempts(), deadline);
         }
+        let deadline = match &mut gated {
+            Some(gated) => gated.deadline(deadline),
+            None => deadline,
+        };
         if let Some(received) = &mut received {
             received.scope = received.scope.until(deadline);
         }
         let held_as = shared.hold_off.as_ref().map(|_| Key::from_uri(&head.uri));
         Call {
-            key: shared.keys.key(head),
+            key,
+            budget,
             class,
             method: head.method.clone(),
             idempotent,
@@ -187,8 +210,8 @@ impl<S> RetryBudget<S> {
             started: now,
             deadline,
             held_as,
-            tenant: self.tenant(head),
-            tells: self.tells(head),
+            tenant: tenant(&shared, head),
+            tells: tells(&shared, head),
             scope,
             received,
             above,
@@ -196,38 +219,49 @@ impl<S> RetryBudget<S> {
             resume,
             limit: policy.max_attempts(),
             policy,
-            shared: Arc::clone(shared),
+            gated,
+            sleeper: None,
+            shared,
             watch: Watch::default(),
         }
     }
+}
 
-    fn policy(&self, head: &mut Parts) -> RetryPolicy {
-        head.extensions
-            .remove::<RetryPolicy>()
-            .or_else(|| self.shared.policy_fn.as_ref()?(head))
-            .unwrap_or_else(|| self.shared.policy.clone())
-    }
+/// The policy of a request, and the budget of its route, if that has one of its own.
+fn policy(shared: &Shared, head: &mut Parts) -> (RetryPolicy, Option<Arc<dyn Budget>>) {
+    let routed = shared
+        .routes
+        .as_ref()
+        .map(|routes| (routes.choose)(&head.uri));
+    let routed = routed.unwrap_or_default();
+    let policy = head
+        .extensions
+        .remove::<RetryPolicy>()
+        .or_else(|| shared.policy_fn.as_ref()?(head))
+        .or(routed.policy)
+        .unwrap_or_else(|| shared.policy.clone());
+    (policy, routed.budget)
+}
 
-    /// Who retries the request, when that is not this layer.
-    fn above(&self, head: &Parts, scope: Option<&Scope>) -> Option<Ownership> {
-        if head.extensions.get::<RetriedAbove>().is_some() {
-            return Some(Ownership::Told);
-        }
-        let attempt = scope.and_then(Scope::attempt);
-        let skipped = attempt.filter(|attempt| self.shared.layered.skips(*attempt));
-        skipped.map(Ownership::Attempt)
+/// Who retries the request, when that is not this layer.
+fn above(shared: &Shared, head: &Parts, scope: Option<&Scope>) -> Option<Ownership> {
+    if head.extensions.get::<RetriedAbove>().is_some() {
+        return Some(Ownership::Told);
     }
+    let attempt = scope.and_then(Scope::attempt);
+    let skipped = attempt.filter(|attempt| shared.layered.skips(*attempt));
+    skipped.map(Ownership::Attempt)
+}
 
-    /// Whose request it is, where that decides who is held back.
-    fn tenant(&self, head: &Parts) -> Option<String> {
-        self.shared.hold_off.as_ref()?.tenant(head)
-    }
+/// Whose request it is, where that decides who is held back.
+fn tenant(shared: &Shared, head: &Parts) -> Option<String> {
+    shared.hold_off.as_ref()?.tenant(head)
+}
 
-    /// Whether the host that the request goes to is told of deadlines and retries.
-    fn tells(&self, head: &Parts) -> bool {
-        let propagate_to = self.shared.propagate_to.as_ref();
-        propagate_to.is_none_or(|tell| tell(&head.uri))
-    }
+/// Whether the host that the request goes to is told of deadlines and retries.
+fn tells(shared: &Shared, head: &Parts) -> bool {
+    let propagate_to = shared.propagate_to.as_ref();
+    propagate_to.is_none_or(|tell| tell(&head.uri))
 }
 
 /// What of the request may be repeated.

@@ -3,6 +3,7 @@
 use crate::{
     body::ReplayMemory,
     budget::{Budget, BudgetScope},
+    control::{ControlCell, Gates},
     deadline::{Inbound, LayeredRetries, RetryHeaders},
     hold_off::HoldOffs,
     observe::Observe,
@@ -17,6 +18,23 @@ pub(crate) type PropagateFn = dyn Fn(&Uri) -> bool + Send + Sync;
 pub(crate) type OperationFn = dyn Fn(&Parts) -> Option<Cow<'static, str>> + Send + Sync;
 
 pub(crate) type PolicyFn = dyn Fn(&Parts) -> Option<RetryPolicy> + Send + Sync;
+
+/// What requests to some hosts have of their own.
+#[derive(Clone)]
+pub(crate) struct Routes {
+    pub(crate) choose: Arc<RouteFn>,
+    /// All budgets that it may choose.
+    pub(crate) budgets: Vec<Arc<dyn Budget>>,
+}
+
+/// What one request has of its own, by its route.
+#[derive(Default)]
+pub(crate) struct Routed {
+    pub(crate) policy: Option<RetryPolicy>,
+    pub(crate) budget: Option<Arc<dyn Budget>>,
+}
+
+pub(crate) type RouteFn = dyn Fn(&Uri) -> Routed + Send + Sync;
 
 /// The layer's configuration and the state behind it. The state is in `Arc`s of its own, so that a
 /// layer that is cloned and configured further still shares it.
@@ -41,6 +59,11 @@ pub(crate) struct Shared {
     /// Who is told of all that happens, besides `tracing`.
     pub(crate) observer: Option<Arc<dyn Observe>>,
     pub(crate) operation_fn: Option<Arc<OperationFn>>,
+    pub(crate) routes: Option<Routes>,
+    pub(crate) gates: Gates,
+    pub(crate) control: ControlCell,
+    #[cfg(feature = "serde")]
+    pub(crate) loaded: Option<Arc<crate::config::Loaded>>,
 }
 
 impl fmt::Debug for Shared {
@@ -55,6 +78,7 @@ impl fmt::Debug for Shared {
             .field("adaptive", &self.adaptive)
             .field("inbound", &self.inbound)
             .field("observer", &self.observer.is_some())
+            .field("gates", &self.gates)
             .finish_non_exhaustive()
     }
 }

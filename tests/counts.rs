@@ -50,8 +50,8 @@ type Answer = http::Response<tower_retry_budget::body::ResponseBody<Body>>;
 /// Answers of a layer that gave up, one or more for each reason that there is.
 async fn given_up() -> Vec<(StopReason, Answer)> {
     use StopReason::{
-        AttemptTimeout, Budget, CircuitOpen, DeadlineReached, DeadlineTooClose, FleetBudget,
-        MaxAttempts, Overloaded, RetryAfterTooLong, ShuttingDown,
+        AttemptTimeout, Budget, CircuitOpen, DeadlineReached, DeadlineTooClose, Deferred, Disabled,
+        FleetBudget, MaxAttempts, Overloaded, RetryAfterTooLong, ShuttingDown,
     };
     let reset = || Reply::io(ErrorKind::ConnectionReset);
     let late = || {
@@ -121,6 +121,18 @@ async fn given_up() -> Vec<(StopReason, Answer)> {
             ShuttingDown,
             plain().budget(Refuses(ShuttingDown)),
             always(500),
+            get(),
+        ),
+        (
+            Disabled,
+            plain().budget(Refuses(Disabled)),
+            always(502),
+            get(),
+        ),
+        (
+            Deferred,
+            layer(steady().defer_waits_over(SECOND)),
+            Script::new([Reply::retry_after(503, "7")]),
             get(),
         ),
         (Overloaded, plain().max_waiting(0), always(502), get()),
@@ -202,7 +214,7 @@ async fn gives_up_in_one_shape_whatever_the_reason() {
         assert_eq!(seconds, told);
         reasons.insert(reason.as_str());
     }
-    assert_eq!(reasons.len(), 10, "{reasons:?}");
+    assert_eq!(reasons.len(), StopReason::ALL.len(), "{reasons:?}");
 }
 
 fn number(number: u128) -> u64 {

@@ -34,6 +34,8 @@ pub(crate) use self::keyed::{Account, DEFAULT_LIMIT as MAX_KEYS, KeyMap};
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::redis::{RedisBudget, RedisBudgetBuilder};
+#[cfg(feature = "serde")]
+pub(crate) use self::scope::Hosts;
 pub use self::{
     closures::FnBudget,
     key::Key,
@@ -72,7 +74,45 @@ pub trait Budget: Send + Sync + 'static {
     fn account(&self, _key: &Key, _now: Instant) -> Option<Snapshot> {
         None
     }
+
+    /// Makes the account of `key` what a new one is: what it earned and what it spent is forgotten.
+    ///
+    /// A retry that is under way settles with what there is then.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSupported`], unless the budget can do it. By default it cannot.
+    fn reset_account(&self, _key: &Key, _now: Instant) -> Result<(), NotSupported> {
+        Err(NotSupported)
+    }
+
+    /// Takes all that the account of `key` holds: no retry is granted until it has earned one again.
+    ///
+    /// A retry that is under way and is given back is one that it holds again.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSupported`], unless the budget can do it. By default it cannot.
+    fn drain_account(&self, _key: &Key, _now: Instant) -> Result<(), NotSupported> {
+        Err(NotSupported)
+    }
 }
+
+/// The budget cannot reset or drain a single account.
+///
+/// [`TokenBudget`] and [`WindowBudget`] can. An [`FnBudget`] has no accounts, and that of a
+/// [`RedisBudget`] belongs to the whole fleet: delete its key in the store, and each process goes on with
+/// what it had last seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotSupported;
+
+impl fmt::Display for NotSupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the budget cannot reset or drain a single account")
+    }
+}
+
+impl std::error::Error for NotSupported {}
 
 /// The answer to [`Budget::withdraw`].
 #[non_exhaustive]

@@ -50,8 +50,8 @@ struct Alias {
 }
 
 /// Host names in lower case.
-#[derive(Clone, Debug)]
-enum Hosts {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Hosts {
     One(String),
     /// All below a domain, which is kept with the dot before it.
     Below(String),
@@ -100,32 +100,20 @@ impl BudgetScope {
     /// When the pattern is empty, or has a `*` anywhere but as its whole first label, or is more than
     /// a host.
     pub fn alias(mut self, pattern: &str, name: impl Into<Arc<str>>) -> Result<Self, ConfigError> {
-        let lower = pattern.to_ascii_lowercase();
-        let (host, below) = match lower.strip_prefix('*') {
-            Some(domain) => (domain, true),
-            None => (lower.as_str(), false),
-        };
-        let labels = if below {
-            host.strip_prefix('.')
-        } else {
-            Some(host)
-        };
-        let valid = labels.is_some_and(|labels| {
-            !labels.is_empty() && !labels.contains(['*', '/', '@', ' ']) && !labels.contains("://")
-        });
-        if !valid {
-            let expected = "a host, or `*.` and a domain";
-            return Err(ConfigError::new("alias", pattern, expected));
-        }
-        let host = host.to_owned();
-        let hosts = if below {
-            Hosts::Below(host)
-        } else {
-            Hosts::One(host)
-        };
+        let hosts = Hosts::parse("alias", pattern)?;
         let key = Key::new(name);
         self.aliases.push(Alias { hosts, key });
         Ok(self)
+    }
+
+    /// The same rule with these aliases and no others.
+    #[cfg(feature = "serde")]
+    pub(crate) fn with_aliases(&self, aliases: &[(Hosts, Key)]) -> Self {
+        let aliases = aliases.iter().cloned();
+        Self {
+            rule: self.rule.clone(),
+            aliases: aliases.map(|(hosts, key)| Alias { hosts, key }).collect(),
+        }
     }
 
     /// The account of a request.
@@ -163,7 +151,43 @@ impl BudgetScope {
 }
 
 impl Hosts {
-    fn contains(&self, host: &str) -> bool {
+    /// Reads a pattern. `setting` is what it is a value of.
+    pub(crate) fn parse(setting: &'static str, pattern: &str) -> Result<Self, ConfigError> {
+        let lower = pattern.to_ascii_lowercase();
+        let (host, below) = match lower.strip_prefix('*') {
+            Some(domain) => (domain, true),
+            None => (lower.as_str(), false),
+        };
+        let labels = if below {
+            host.strip_prefix('.')
+        } else {
+            Some(host)
+        };
+        let valid = labels.is_some_and(|labels| {
+            !labels.is_empty() && !labels.contains(['*', '/', '@', ' ']) && !labels.contains("://")
+        });
+        if !valid {
+            let expected = "a host, or `*.` and a domain";
+            return Err(ConfigError::new(setting, pattern, expected));
+        }
+        let host = host.to_owned();
+        Ok(if below {
+            Self::Below(host)
+        } else {
+            Self::One(host)
+        })
+    }
+
+    /// How much it names: a host more than a domain, a long domain more than a short one.
+    #[cfg(feature = "serde")]
+    pub(crate) fn precision(&self) -> (bool, usize) {
+        match self {
+            Self::One(host) => (true, host.len()),
+            Self::Below(domain) => (false, domain.len()),
+        }
+    }
+
+    pub(crate) fn contains(&self, host: &str) -> bool {
         match self {
             Self::One(known) => known.eq_ignore_ascii_case(host),
             Self::Below(domain) => {

@@ -16,6 +16,10 @@ use std::time::{Duration, Instant, SystemTime};
 impl<S, B> Call<S, B> {
     /// Decides on the first attempt: may it be made, and is it held back before?
     pub(crate) fn hold_first(&mut self, now: Instant) -> Result<bool, StopReason> {
+        self.observe_deadline(LEAST_REMAINING, now);
+        if self.progress.attempts > 0 && self.retries_off() {
+            return Err(StopReason::Disabled);
+        }
         if self
             .remaining(now)
             .is_some_and(|left| left < LEAST_REMAINING)
@@ -138,7 +142,8 @@ where
             return None;
         };
         let holds = self.shared.hold_off.as_ref();
-        if !verdict.is_failure() || (self.again.is_none() && holds.is_none()) {
+        let unread = self.again.is_none() && holds.is_none() && !self.observes_retries();
+        if !verdict.is_failure() || unread {
             return None;
         }
         match self.policy.hint(response.headers(), SystemTime::now()) {

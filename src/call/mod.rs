@@ -5,6 +5,7 @@
 
 mod adaptive;
 mod defer;
+mod gates;
 mod hold;
 mod outcome;
 mod refresh;
@@ -14,9 +15,10 @@ mod tell;
 
 use crate::{
     body::{BoxError, ReplayBody, ResponseBody},
-    budget::{Key, Permit},
+    budget::{Budget, Key, Permit},
     client::KeptError,
     clock,
+    control::Sleeper,
     deadline::{LEAST_REMAINING, Ownership, Received, RetriedAbove, RetryAttempt, Scope},
     decide::ReplayClass,
     drain,
@@ -38,7 +40,7 @@ use tower_service::Service;
 use tracing::Span;
 
 use self::refresh::Refresh;
-pub(crate) use self::{refresh::Asking, resume::Resume};
+pub(crate) use self::{gates::Gated, refresh::Asking, resume::Resume};
 
 /// The answer of a call.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -86,6 +88,8 @@ pub(crate) struct Call<S, B> {
     /// How many attempts it may make: the policy's, or fewer while the dependency is not well.
     pub(crate) limit: u32,
     pub(crate) key: Key,
+    /// The budget of its route, where that is not the layer's.
+    pub(crate) budget: Option<Arc<dyn Budget>>,
     pub(crate) class: ReplayClass,
     pub(crate) method: Method,
     /// Whether repeating the request is safe, retried here or not.
@@ -110,6 +114,10 @@ pub(crate) struct Call<S, B> {
     pub(crate) tells: bool,
     /// What outlives the process, if the caller wants that.
     pub(crate) resume: Option<Box<Resume>>,
+    /// What it knows of gates that it is not held to.
+    pub(crate) gated: Option<Box<Gated>>,
+    /// Woken when retries are switched off while it waits.
+    pub(crate) sleeper: Option<Sleeper>,
     pub(crate) progress: Progress,
     pub(crate) watch: Watch,
 }
@@ -187,6 +195,11 @@ impl Progress {
 }
 
 impl<S, B> Call<S, B> {
+    /// What limits its retries over many calls.
+    pub(crate) fn budget(&self) -> &Arc<dyn Budget> {
+        self.budget.as_ref().unwrap_or(&self.shared.budget)
+    }
+
     /// When the attempt under way is cut.
     pub(crate) fn attempt_limit(&self) -> Option<Instant> {
         self.progress.attempt_limit
@@ -371,6 +384,7 @@ where
         let last = self.progress.attempts + 1 >= self.limit;
         let (mut head, body) = self.again().template.request(last);
         self.end_wait(now);
+        self.sleeper = None;
         self.begin_attempt(&mut head, now);
         let retry = self.progress.retry.take();
         self.progress.permit = retry.and_then(|retry| retry.permit);

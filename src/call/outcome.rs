@@ -32,6 +32,7 @@ where
     pub(crate) fn ended<R, E: 'static>(&mut self, ended: Ended<R, E>) -> Step<R, E> {
         let now = clock::now();
         let cut = matches!(ended, Ended::Cut);
+        self.observe_deadline(Duration::ZERO, now);
         let mut verdict = self.classify(&ended, now);
         if cut && !verdict.is_failure() {
             // Whatever a classifier says: there is no outcome that could stand.
@@ -51,7 +52,7 @@ where
             return self.stop(StopReason::DeadlineReached, Some(ended), now);
         }
         let hint = self.hint(&ended, &verdict, now);
-        if self.is_given_up_below(&ended) {
+        if self.is_given_up_below(&ended) && !self.overrules_below() {
             let skip = SkipReason::FinalAnswer;
             return Step::Answer(self.let_stand(ended, Some(skip), now));
         }
@@ -77,7 +78,7 @@ where
                 if self.again().template.body.prepare() {
                     self.withdraw(wait, cause, ended, now)
                 } else {
-                    self.not_replayable(ended, now)
+                    self.not_retried(SkipReason::NotReplayable, ended, now)
                 }
             }
         }
@@ -120,6 +121,9 @@ where
         ended: Ended<R, E>,
         now: Instant,
     ) -> Step<R, E> {
+        if self.overrules_budget(reason, now) {
+            return self.granted(None, ended);
+        }
         self.watched(now, |observer, call| {
             let asked = self.progress.retry.as_ref();
             let cause = asked.map_or(Cause::Other, |retry| retry.cause);
@@ -158,9 +162,9 @@ where
     /// Tells the budget of the attempt that ended: a first one fills it, a retry settles its permit.
     /// What was refused within this process never reached the dependency, and counts as neither.
     fn settle(&mut self, verdict: &Verdict, now: Instant) {
-        if self.deposits() && !verdict.is_local_overload() {
+        if self.deposits() && !verdict.is_local_overload() && !self.has_no_budget() {
             let failed = verdict.earns_nothing();
-            self.shared.budget.deposit(&self.key, failed, now);
+            self.budget().deposit(&self.key, failed, now);
             self.watched(now, |observer, call| observer.deposited(call, failed));
         }
         match self.progress.permit.take() {
@@ -269,8 +273,8 @@ where
             Some(cause) if more => self.policy.backoff(cause, attempts, progress.last_wait),
             _ => Duration::ZERO,
         };
-        decide(&Situation {
-            class: self.class,
+        let situation = Situation {
+            class: self.class_now(),
             failure: verdict.is_failure(),
             processed: verdict.processed(),
             replayable,
@@ -283,16 +287,22 @@ where
             spread: hint.map_or(Duration::ZERO, |hint| spread(hint.length, fastrand::f64())),
             remaining: self.remaining(now),
             min_attempt: self.policy.min_attempt(),
-        })
+        };
+        self.observe_decision(&situation, verdict.cause(), now);
+        decide(&situation)
     }
 
-    /// The body cannot be sent again after all.
-    fn not_replayable<R, E: 'static>(&mut self, ended: Ended<R, E>, now: Instant) -> Step<R, E> {
+    /// The request cannot be sent again after all.
+    fn not_retried<R, E: 'static>(
+        &mut self,
+        skip: SkipReason,
+        ended: Ended<R, E>,
+        now: Instant,
+    ) -> Step<R, E> {
         self.progress.retry = None;
         if matches!(ended, Ended::Cut) {
             return self.stop(StopReason::AttemptTimeout, Some(ended), now);
         }
-        let skip = SkipReason::NotReplayable;
         Step::Answer(self.let_stand(ended, Some(skip), now))
     }
 
@@ -317,7 +327,10 @@ where
             permit: None,
             _place: place,
         });
-        let budget = Arc::clone(&self.shared.budget);
+        if self.has_no_budget() {
+            return self.granted(None, ended);
+        }
+        let budget = Arc::clone(self.budget());
         match budget.withdraw(&self.key, cause, now) {
             Withdrawal::Granted(permit) => self.granted(Some(permit), ended),
             Withdrawal::Denied(reason) => self.denied(reason, ended, now),
@@ -333,9 +346,14 @@ where
     ) -> Step<R, E> {
         let now = clock::now();
         // What read the body until now may have read too much while the budget was asked.
-        if !self.again().template.body.supersede() {
+        let skip = if self.retries_off() {
+            Some(SkipReason::Disabled)
+        } else {
+            (!self.again().template.body.supersede()).then_some(SkipReason::NotReplayable)
+        };
+        if let Some(skip) = skip {
             drop(permit);
-            return self.not_replayable(ended, now);
+            return self.not_retried(skip, ended, now);
         }
         if let Some(permit) = &mut permit {
             permit.observed(self.shared.observer.as_ref());

@@ -76,7 +76,7 @@ where
         let Some(credentials) = self.policy.credentials().cloned() else {
             return Err(ended);
         };
-        if matches!(self.class, ReplayClass::Never(_)) || !self.fits_another(now) {
+        if matches!(self.class_now(), ReplayClass::Never(_)) || !self.fits_another(now) {
             return Err(ended);
         }
         let Some(place) = self.shared.waiting.enter() else {

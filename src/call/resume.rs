@@ -228,6 +228,7 @@ where
 {
     /// Ready when the next attempt may be sent: it is kept that it begins, and the inner service is ready.
     pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StopReason>> {
+        self.poll_switch(cx)?;
         let attempt = self.progress.attempts.saturating_add(1);
         ready!(self.poll_paying(cx))?;
         if let Some(resume) = &mut self.resume {
@@ -239,13 +240,15 @@ where
 
     /// Ready when the attempt that resumes the call is paid for.
     fn poll_paying(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StopReason>> {
-        let Some(resume) = &mut self.resume else {
-            return Poll::Ready(Ok(()));
-        };
         // What it answers was lost with the process that asked.
         const CAUSE: Cause = Cause::Other;
+        let has_no_budget = self.has_no_budget();
+        let budget = self.budget.as_ref().unwrap_or(&self.shared.budget);
+        let Some(resume) = self.resume.as_mut().filter(|_| !has_no_budget) else {
+            return Poll::Ready(Ok(()));
+        };
         if matches!(resume.paying, Paying::Owed) {
-            let budget = Arc::clone(&self.shared.budget);
+            let budget = Arc::clone(budget);
             let asked: AskingBudget = match budget.withdraw(&self.key, CAUSE, clock::now()) {
                 Withdrawal::Granted(permit) => Box::pin(future::ready(Ok(permit))),
                 Withdrawal::Denied(reason) => Box::pin(future::ready(Err(reason))),
@@ -267,8 +270,16 @@ where
                 Poll::Ready(Ok(()))
             }
             Err(reason) => {
-                resume.paying = Paying::Owed;
-                self.watched(clock::now(), |observer, call| {
+                // Asked once, whatever comes of it.
+                resume.paying = Paying::Paid;
+                let now = clock::now();
+                if self.overrules_budget(reason, now) {
+                    return Poll::Ready(Ok(()));
+                }
+                if let Some(resume) = &mut self.resume {
+                    resume.paying = Paying::Owed;
+                }
+                self.watched(now, |observer, call| {
                     observer.budget_denied(call, CAUSE, reason);
                 });
                 Poll::Ready(Err(reason))

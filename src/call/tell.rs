@@ -9,7 +9,7 @@ use crate::{
 };
 use http::request::Parts;
 use http_body::Body;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl<S, B> Call<S, B> {
     /// Tells the layer's observer, if there is one, what `tracing` has no event for.
@@ -51,6 +51,7 @@ impl<S, B> Call<S, B> {
             waited: self.progress.waited,
             waiting_since: self.progress.waiting_since,
             hint: self.progress.hint.map(|(hint, _)| hint),
+            routed: self.budget.as_ref(),
             shared: &self.shared,
         }
     }
@@ -90,6 +91,7 @@ impl<S, B> Call<S, B> {
             );
         }
         self.end_wait(now);
+        self.observe_deadline(Duration::ZERO, now);
         // Dropped, they tell the budget what became of the retry.
         self.progress.retry = None;
         self.progress.permit = None;

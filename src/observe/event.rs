@@ -1,14 +1,19 @@
 use crate::{
-    budget::{Key, Snapshot},
+    budget::{Budget, Key, Snapshot},
+    control::Gate,
     policy::{CircuitState, Health},
-    reason::{Cause, SkipReason},
+    reason::{Cause, SkipReason, StopReason},
     shared::Shared,
 };
 use http::{Method, StatusCode};
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// The call that an event is about, as it stands at that event.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct CallView<'a> {
     /// The dependency: the key of its account in the budget.
@@ -34,6 +39,8 @@ pub struct CallView<'a> {
     pub waiting_since: Option<Instant>,
     /// How long the server, or what others were told by it, last asked the call to wait.
     pub hint: Option<Duration>,
+    /// The budget of its route, where that is not the layer's.
+    pub(crate) routed: Option<&'a Arc<dyn Budget>>,
     pub(crate) shared: &'a Shared,
 }
 
@@ -52,7 +59,30 @@ impl CallView<'_> {
     /// Returns what the dependency's account in the budget holds, if the budget
     /// [tells](crate::budget::Budget::account).
     pub fn account(&self) -> Option<Snapshot> {
-        self.shared.budget.account(self.dependency, self.at)
+        self.budget().account(self.dependency, self.at)
+    }
+
+    /// What limits its retries over many calls.
+    pub(crate) fn budget(&self) -> &Arc<dyn Budget> {
+        self.routed.unwrap_or(&self.shared.budget)
+    }
+}
+
+impl fmt::Debug for CallView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallView")
+            .field("dependency", self.dependency)
+            .field("method", self.method)
+            .field("operation", &self.operation)
+            .field("attempts", &self.attempts)
+            .field("max_attempts", &self.max_attempts)
+            .field("started", &self.started)
+            .field("at", &self.at)
+            .field("deadline", &self.deadline)
+            .field("waited", &self.waited)
+            .field("waiting_since", &self.waiting_since)
+            .field("hint", &self.hint)
+            .finish_non_exhaustive()
     }
 }
 
@@ -206,6 +236,39 @@ impl Skipped {
             CallOutcome::FinalAnswer
         } else {
             CallOutcome::Failed
+        }
+    }
+}
+
+/// What a gate that is only observed would have decided. See [`control`](crate::control#gates).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shadow {
+    /// The gate.
+    pub gate: Gate,
+    /// What it would have decided.
+    pub decision: ShadowDecision,
+}
+
+/// What would have been decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ShadowDecision {
+    /// To retry a failure of this kind.
+    Retry(Cause),
+    /// To give the call up.
+    Stop(StopReason),
+    /// To let its outcome stand.
+    Skip(SkipReason),
+}
+
+impl ShadowDecision {
+    /// Returns the decision as it is written in metrics: the cause, the stop reason or the skip reason.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry(cause) => cause.as_str(),
+            Self::Stop(reason) => reason.as_str(),
+            Self::Skip(reason) => reason.as_str(),
         }
     }
 }

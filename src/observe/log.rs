@@ -1,6 +1,6 @@
 //! What is told to `tracing`.
 
-use super::{Adapted, CallView, Observe, Phase, RetryScheduled, Skipped};
+use super::{Adapted, CallView, Observe, Phase, RetryScheduled, Shadow, Skipped};
 use crate::{Exhausted, clock::millis, exhausted::whole_seconds, reason::SkipReason};
 use http::{Method, StatusCode};
 use std::{error::Error, fmt, time::Duration};
@@ -63,6 +63,17 @@ impl Observe for Tracing {
         );
     }
 
+    fn shadow(&self, call: &CallView<'_>, shadow: &Shadow) {
+        tracing::debug!(
+            target: TARGET,
+            dependency = %call.dependency,
+            gate = shadow.gate.as_str(),
+            decision = shadow.decision.as_str(),
+            attempts = call.attempts,
+            "only observed"
+        );
+    }
+
     fn not_ready(&self, call: &CallView<'_>, error: Option<&(dyn Error + 'static)>) {
         let error = error.map(tracing::field::display);
         tracing::debug!(
@@ -110,10 +121,12 @@ impl Observe for Tracing {
             "cancelled"
         );
     }
+}
 
-    fn configuration_changed(&self, hash: &str) {
-        tracing::info!(target: TARGET, hash, "configuration changed");
-    }
+/// A configuration comes into force.
+#[cfg(feature = "serde")]
+pub(crate) fn configured(hash: &str, configuration: &str) {
+    tracing::info!(target: TARGET, hash, configuration, "configuration in force");
 }
 
 /// A call that was given up, also by a layer that knows of nothing but the deadline.

@@ -11,6 +11,7 @@
 //!   [first_attempt_held]
 //!   attempt_started  attempt_finished  [deposited | settled]        once per attempt
 //!   [malformed_hint]  [held_off]                                    after a failure
+//!   [shadow]                                                        where a gate is only observed
 //!   [retry_scheduled | budget_denied]  [not_ready]                  between two attempts
 //! succeeded | skipped | stopped | cancelled                         exactly one, at the end
 //! ```
@@ -66,8 +67,11 @@ pub mod metrics;
 mod watch;
 
 pub use self::event::{
-    Adapted, AttemptFinished, AttemptOutcome, CallOutcome, CallView, Phase, RetryScheduled, Skipped,
+    Adapted, AttemptFinished, AttemptOutcome, CallOutcome, CallView, Phase, RetryScheduled, Shadow,
+    ShadowDecision, Skipped,
 };
+#[cfg(feature = "serde")]
+pub(crate) use self::log::configured;
 pub(crate) use self::{
     log::{Tracing, malformed_deadline, not_persisted, not_refreshed, stopped},
     watch::{Watch, call_span},
@@ -120,6 +124,9 @@ pub trait Observe: Send + Sync + 'static {
 
     /// The budget denied a retry of a failure of kind `cause`. The call stops for `reason` next.
     fn budget_denied(&self, _call: &CallView<'_>, _cause: Cause, _reason: StopReason) {}
+
+    /// A gate that is only observed would have decided otherwise than what happens.
+    fn shadow(&self, _call: &CallView<'_>, _shadow: &Shadow) {}
 
     /// The inner service failed to get ready for a retry. The call stops next.
     fn not_ready(&self, _call: &CallView<'_>, _error: Option<&(dyn Error + 'static)>) {}
@@ -179,6 +186,7 @@ hand_on! {
     held_off(call: &CallView<'_>, wait: Duration);
     retry_scheduled(call: &CallView<'_>, retry: &RetryScheduled);
     budget_denied(call: &CallView<'_>, cause: Cause, reason: StopReason);
+    shadow(call: &CallView<'_>, shadow: &Shadow);
     not_ready(call: &CallView<'_>, error: Option<&(dyn Error + 'static)>);
     succeeded(call: &CallView<'_>);
     skipped(call: &CallView<'_>, skipped: &Skipped);

@@ -140,6 +140,16 @@ impl RetryPolicyBuilder {
         Self { settings }
     }
 
+    #[cfg(feature = "serde")]
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    #[cfg(feature = "serde")]
+    pub(super) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
     /// Sets how many times the request is sent at most, the first time included: 3 means one attempt
     /// and two retries. At least 1.
     pub fn max_attempts(mut self, attempts: u32) -> Self {

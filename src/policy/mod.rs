@@ -32,6 +32,8 @@ pub mod backoff;
 mod builder;
 mod classify;
 mod credentials;
+#[cfg(feature = "serde")]
+mod data;
 mod idempotency;
 pub mod plan;
 mod planned;
@@ -41,6 +43,8 @@ mod status;
 mod verdict;
 mod warning;
 
+#[cfg(feature = "serde")]
+pub(crate) use self::data::PolicyData;
 pub(crate) use self::{
     adaptive::{Adaptive, Allowed},
     classify::{ErrorView, RequestView, ResponseView, ResultView},

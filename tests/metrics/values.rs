@@ -13,6 +13,7 @@ use tower::Layer;
 use tower_retry_budget::{
     HoldOff, RetryBudgetLayer,
     budget::{Budget, StoreMode, TokenBudget},
+    control::{Gate, Gates, Mode},
     observe::{Observe, metrics::Metrics},
     policy::RetryPolicyBuilder,
     reason::StopReason,
@@ -238,5 +239,35 @@ fn writes_what_stores_and_settings_tell() {
         );
         assert_eq!(values[r#"tower_retry_config_info{hash="a"}"#], 0.0);
         assert_eq!(values[r#"tower_retry_config_info{hash="b"}"#], 1.0);
+    });
+}
+
+#[test]
+fn counts_what_gates_that_are_only_observed_would_have_decided() {
+    let metrics = Metrics::new();
+    let ledger = Ledger::new([Answer::Deny(StopReason::Budget)]);
+    let layer = layer(&metrics, steady(), ledger);
+    let at = |gate| Gates::default().with(gate, Mode::Observe);
+    let retry = layer.clone().gates(at(Gate::Retry));
+    let budget = layer.gates(at(Gate::Budget));
+    recorded(&metrics, |scraper| async move {
+        for layer in [&retry, &retry, &budget] {
+            let service = layer.layer(Script::new([502]));
+            send(&service, get()).await.expect("a response");
+        }
+        let scrape = scraper.scrape();
+        let shadow = |labels| {
+            let series = format!("tower_retry_shadow_total{{{labels}}}");
+            scrape.values.get(&series).copied()
+        };
+        assert_eq!(shadow(r#"gate="retry",decision="server_error""#), Some(2.0));
+        assert_eq!(shadow(r#"gate="budget",decision="budget""#), Some(1.0));
+        assert_eq!(scrape.count("shadow_total"), 2);
+        // What was not decided is not counted as if it had been.
+        assert_eq!(scrape.get("budget_denied_total", ""), None);
+        assert_eq!(
+            scrape.get("retries_total", r#"cause="server_error""#),
+            Some(1.0)
+        );
     });
 }

@@ -8,7 +8,9 @@ use std::{
 use tower_retry_budget::{
     Exhausted,
     budget::{Key, Settled, StoreMode},
-    observe::{Adapted, AttemptFinished, CallView, Observe, Phase, RetryScheduled, Skipped},
+    observe::{
+        Adapted, AttemptFinished, CallView, Observe, Phase, RetryScheduled, Shadow, Skipped,
+    },
     reason::{Cause, StopReason},
 };
 
@@ -81,6 +83,11 @@ impl Observe for Recorder {
     fn budget_denied(&self, call: &CallView<'_>, cause: Cause, reason: StopReason) {
         assert_eq!(call.waiting_since, None);
         self.put(format!("budget_denied {cause} {reason}"));
+    }
+
+    fn shadow(&self, _: &CallView<'_>, shadow: &Shadow) {
+        let decision = shadow.decision.as_str();
+        self.put(format!("shadow {} {decision}", shadow.gate));
     }
 
     fn not_ready(&self, _: &CallView<'_>, _: Option<&(dyn Error + 'static)>) {

@@ -116,6 +116,13 @@ impl Bucket {
         }
     }
 
+    /// Takes all tokens. The ceiling, which bounds volume, stays as it is.
+    pub(in crate::budget) fn drain(&mut self, rule: &Rule, now: Instant) {
+        self.advance(rule, now);
+        self.balance = 0;
+        self.trickled = 0;
+    }
+
     fn refund(&mut self, cost: u32) {
         self.balance = raised(self.balance, cost.into(), self.limit);
         self.counts.refunded();

@@ -6,7 +6,7 @@ pub(super) mod rule;
 pub use self::builder::TokenBudgetBuilder;
 use self::{bucket::Bucket, rule::Rule};
 use super::{
-    Budget, Key, Permit, Settled, Snapshot, Withdrawal,
+    Budget, Key, NotSupported, Permit, Settled, Snapshot, Withdrawal,
     keyed::{self, Account, KeyMap, lock},
 };
 use crate::reason::{Cause, StopReason};
@@ -220,6 +220,22 @@ impl Budget for TokenBudget {
             let bucket = *lock(bucket?);
             Some(bucket.snapshot(&self.rule, now))
         })
+    }
+
+    fn reset_account(&self, key: &Key, now: Instant) -> Result<(), NotSupported> {
+        self.accounts.with_existing(key, |bucket| {
+            if let Some(bucket) = bucket {
+                *lock(bucket) = Bucket::new(&self.rule, now);
+            }
+        });
+        Ok(())
+    }
+
+    /// The trickle and the next success fill it again.
+    fn drain_account(&self, key: &Key, now: Instant) -> Result<(), NotSupported> {
+        self.accounts
+            .with(key, now, |bucket, _| lock(bucket).drain(&self.rule, now));
+        Ok(())
     }
 }
 

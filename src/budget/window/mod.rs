@@ -5,7 +5,7 @@ mod slots;
 pub use self::builder::WindowBudgetBuilder;
 use self::{rule::Rule, slots::Window};
 use super::{
-    Budget, Key, Permit, Settled, Snapshot, Withdrawal,
+    Budget, Key, NotSupported, Permit, Settled, Snapshot, Withdrawal,
     keyed::{self, Account, KeyMap, lock},
     milli::COST,
 };
@@ -226,6 +226,23 @@ impl Budget for WindowBudget {
             let window = *lock(window?);
             Some(window.snapshot(&self.rule, now))
         })
+    }
+
+    fn reset_account(&self, key: &Key, now: Instant) -> Result<(), NotSupported> {
+        self.accounts.with_existing(key, |window| {
+            if let Some(window) = window {
+                *lock(window) = Window::new(now);
+            }
+        });
+        Ok(())
+    }
+
+    /// What is left counts as spent now. It is there again when the window has passed, and more of it as
+    /// traffic earns it.
+    fn drain_account(&self, key: &Key, now: Instant) -> Result<(), NotSupported> {
+        self.accounts
+            .with(key, now, |window, _| lock(window).drain(&self.rule, now));
+        Ok(())
     }
 }
 

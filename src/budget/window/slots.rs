@@ -116,6 +116,17 @@ impl Window {
         }
     }
 
+    /// Counts all that the window still allows as spent.
+    pub(super) fn drain(&mut self, rule: &Rule, now: Instant) {
+        self.advance(rule, now);
+        let left = allowed(rule, self.weighed_base(rule)).saturating_sub(self.spent(rule));
+        let left = u32::try_from(left / unit(rule)).unwrap_or(u32::MAX);
+        let slot = &mut self.slots[self.current];
+        let room = left.min(u32::MAX - slot.retries);
+        slot.retries += room;
+        self.retries += u64::from(room);
+    }
+
     /// Whether nothing is counted any more, as in a new account.
     pub(super) fn is_refilled(&self, rule: &Rule, now: Instant) -> bool {
         let idle = nanos(now.saturating_duration_since(self.last));

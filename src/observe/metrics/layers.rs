@@ -42,7 +42,7 @@ impl Layers {
 
     /// Gets to know the layer of a call.
     pub(super) fn meet(&self, call: &CallView<'_>) {
-        let (memory, budget) = (&call.shared.memory, &call.shared.budget);
+        let (memory, budget) = (&call.shared.memory, call.budget());
         let is_known = |layers: &[Layer]| {
             layers.iter().any(|layer| {
                 layer.memory.as_ptr() == Arc::as_ptr(memory)

@@ -17,7 +17,7 @@
 //! # The metrics
 //!
 //! Each name begins with a prefix, `tower_retry_` unless set otherwise. A series appears when there is
-//! something to write into it. `reserved` names have no source yet.
+//! something to write into it.
 //!
 #![doc = include_str!("metrics.md")]
 //!
@@ -62,7 +62,8 @@ use self::{
     series::{Series, attempt, lock},
 };
 use super::{
-    Adapted, AttemptFinished, CallOutcome, CallView, Observe, Phase, RetryScheduled, Skipped,
+    Adapted, AttemptFinished, CallOutcome, CallView, Observe, Phase, RetryScheduled, Shadow,
+    Skipped,
 };
 use crate::{
     Exhausted,
@@ -243,6 +244,15 @@ impl Observe for Metrics {
 
     fn budget_denied(&self, call: &CallView<'_>, _: Cause, _: StopReason) {
         self.0.labels.of(call).denied().increment(1);
+    }
+
+    fn shadow(&self, _: &CallView<'_>, shadow: &Shadow) {
+        let labels = vec![
+            Label::from_static_parts("gate", shadow.gate.as_str()),
+            Label::from_static_parts("decision", shadow.decision.as_str()),
+        ];
+        let name = self.0.labels.base(vec![]).name(&names::SHADOW);
+        ::metrics::counter!(name, labels).increment(1);
     }
 
     fn succeeded(&self, call: &CallView<'_>) {

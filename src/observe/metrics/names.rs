@@ -90,7 +90,7 @@ macro_rules! metrics {
     ($($(#[$doc:meta])* $constant:ident = $metric:expr;)*) => {
         $(pub(super) const $constant: Metric = $metric;)*
 
-        /// Every metric there is, those included whose source is yet to come.
+        /// Every metric there is.
         pub const ALL: &[Metric] = &[$($constant),*];
     };
 }
@@ -211,6 +211,6 @@ metrics! {
     SHADOW = Metric::counter(
         "shadow_total",
         &["gate", "decision"],
-        "What would have been decided. Reserved.",
+        "What gates that are only observed would have decided.",
     );
 }
