@@ -101,6 +101,12 @@
 //! [`OnExhausted`] sets the alternatives: the last outcome itself, or no details.
 //! The outcome of a call that was not retryable is never touched; only a limit cuts such a call.
 //!
+//! # Operating it
+//!
+//! Whether a service should retry, and how much, is best found out [without retrying](control#gates) first.
+//! Later a [`RetryControl`] switches retries off while calls go by, and everything else that is no code can come
+//! from a [configuration](config) that is reloaded.
+//!
 //! # Cancel safety
 //!
 //! A call that is dropped, in whatever state, sends nothing more, gives a retry that was not sent back to

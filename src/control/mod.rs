@@ -59,7 +59,8 @@
 //! | [`Skipping`](Gate::Skipping) | retries here although a layer above retries, or one below has given up | `owned_above` or `final_answer`, for each failure so retried |
 //!
 //! With [`RetryControl::gates`] they change for the next call; retries that are not enforced any more are
-//! switched off for calls under way too.
+//! switched off for calls under way too. A call that another process began and attempted is refused behind a
+//! retry gate that is not enforced: what it still has to send are retries.
 
 mod gates;
 mod switch;

@@ -245,5 +245,5 @@ fn the_dashboard_shows_everything_that_is_written() {
         .filter(|metric| !shown.contains(metric.name))
         .map(|metric| metric.name)
         .collect();
-    assert_eq!(hidden, ["config_info"]);
+    assert!(hidden.is_empty(), "{hidden:?}");
 }
