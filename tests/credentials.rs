@@ -191,3 +191,30 @@ async fn keeps_the_callers_own_key_and_gives_none_where_none_is_needed() {
     assert_eq!(sent(post(), None, Some(true)).await, [None, None]);
     assert_eq!(sent(post(), None, Some(false)).await, [None]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_panics_has_failed_for_all_who_wait_and_may_succeed_the_next_time() {
+    let times = AtomicUsize::new(0);
+    let credentials = Credentials::refreshed_by(move || {
+        let first = times.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            tokio::time::sleep(MS).await;
+            assert!(!first, "a bug in the hook");
+            Ok::<_, io::Error>(())
+        }
+    });
+    let script = Script::new([401, 401, 401]);
+    let service = refusing(credentials).layer(script.clone());
+    let (first, second) = tokio::join!(send(&service, get()), send(&service, get()));
+    for response in [first, second] {
+        assert_eq!(response.expect("a response").status(), 401);
+    }
+    let response = send(&service, get()).await.expect("a response");
+    assert_eq!((response.status().as_u16(), script.count()), (200, 4));
+    let at_once = Credentials::refreshed_by(|| -> std::future::Ready<io::Result<()>> {
+        panic!("before there is a future")
+    });
+    let service = refusing(at_once).layer(Script::always(401));
+    let response = send(&service, get()).await.expect("a response");
+    assert_eq!(response.status(), 401);
+}

@@ -9,6 +9,7 @@ use http::HeaderValue;
 use std::{
     fmt,
     future::Future,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -23,7 +24,7 @@ pub(crate) type Refreshing = Shared<BoxFuture<'static, bool>>;
 /// Without it both are final answers. With it such a call waits for the refresh and is sent exactly once
 /// more, whatever its method: the server has refused it. That retry counts as an attempt, and is not
 /// withdrawn from the budget. A second refusal is the answer of the call, as is the first one when the
-/// refresh fails, does not end before the deadline, or when there is no attempt left.
+/// refresh fails or panics, does not end before the deadline, or when there is no attempt left.
 ///
 /// Calls that are refused while a refresh is under way wait for that one. A call that was sent before the
 /// last refresh ended is sent again without another. Clones share all that. The refresh goes on while
@@ -123,7 +124,10 @@ impl Credentials {
         }
         let this = self.clone();
         let refreshing = async move {
-            let refreshed = (this.0.refresh)().await;
+            let hook = AssertUnwindSafe(async { (this.0.refresh)().await });
+            // Its panic would be that of every call that waits, in turn.
+            let refreshed = hook.catch_unwind().await;
+            let refreshed = refreshed.unwrap_or_else(|_| Err("the refresh panicked".into()));
             if let Err(error) = &refreshed {
                 crate::observe::not_refreshed(&**error);
             }
