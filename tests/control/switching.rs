@@ -10,7 +10,10 @@ use crate::support::{
 };
 use http::Request;
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use tokio::{task::JoinSet, time::sleep};
@@ -19,6 +22,8 @@ use tower_retry_budget::{
     HoldOff, Persist, RetryBudget, RetryBudgetLayer, RetryState,
     body::ResponseBody,
     budget::{Key, TokenBudget},
+    control::{Gate, Gates, Mode},
+    policy::Credentials,
     reason::{RetryOutcome, SkipReason, StopReason},
 };
 
@@ -58,7 +63,8 @@ async fn a_call_that_fails_has_its_own_outcome_for_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_under_way_is_not_cut_and_not_retried() {
-    let layer = layer(steady());
+    let ledger = Ledger::new([]);
+    let layer = layer(steady()).shared_budget(ledger.clone());
     let control = layer.control();
     let script = Script::new([Reply::after_ms(100, 502.into())]);
     let service = layer.layer(script.clone());
@@ -69,6 +75,7 @@ async fn an_attempt_under_way_is_not_cut_and_not_retried() {
     assert_eq!(response.status(), 502);
     assert_eq!(info(&response).skipped, Some(SkipReason::Disabled));
     assert_eq!(script.count(), 1);
+    assert!(ledger.withdrawals().is_empty(), "the budget is not asked");
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,6 +194,32 @@ async fn a_call_that_was_attempted_before_is_refused() {
     let (response, sent) = resumed(&layer).await;
     assert_eq!(exhausted(&response).reason(), StopReason::Disabled);
     assert_eq!(sent, 0);
+    for mode in [Mode::Observe, Mode::Off] {
+        let gates = Gates::default().with(Gate::Retry, mode);
+        let (response, sent) = resumed(&layer.clone().gates(gates)).await;
+        assert_eq!(exhausted(&response).reason(), StopReason::Disabled);
+        assert_eq!(sent, 0);
+    }
+}
+
+/// With new credentials it would be a retry too.
+#[tokio::test(start_paused = true)]
+async fn credentials_are_not_refreshed_for_a_retry_that_is_not_sent() {
+    let refreshes = Arc::new(AtomicUsize::new(0));
+    let count = refreshes.clone();
+    let credentials = Credentials::refreshed_by(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Ok::<_, std::io::Error>(()) }
+    });
+    let layer = layer(steady().credentials(credentials));
+    let control = layer.control();
+    let service = layer.layer(Script::new([Reply::after_ms(100, 401.into()), 401.into()]));
+    let (response, _) = meanwhile(&service, 50 * MS, || control.retries_off()).await;
+    assert_eq!(response.status(), 401);
+    assert_eq!(refreshes.load(Ordering::SeqCst), 0);
+    control.retries_on();
+    assert_eq!(send(&service, get()).await.unwrap().status(), 200);
+    assert_eq!(refreshes.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
