@@ -42,14 +42,26 @@ pub struct HoldOff {
 }
 
 impl HoldOff {
+    pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+    pub(crate) const MAX_KEYS: usize = 4096;
+
     /// Creates the setting with its defaults: for at most 60 s, retries only, a `429` counts for the
     /// whole dependency, 4096 keys.
     pub fn new() -> Self {
         Self {
-            longest: Duration::from_secs(60),
+            longest: Self::LONGEST,
             first_attempts: false,
             tenant: None,
-            max_keys: 4096,
+            max_keys: Self::MAX_KEYS,
+        }
+    }
+
+    /// The defaults, and whose a tenant's calls are.
+    #[cfg(feature = "serde")]
+    pub(crate) fn with_same_tenants(&self) -> Self {
+        Self {
+            tenant: self.tenant.clone(),
+            ..Self::new()
         }
     }
 
@@ -141,6 +153,11 @@ impl HoldOffs {
             held: RwLock::default(),
             len: AtomicUsize::new(0),
         }
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn setting(&self) -> &HoldOff {
+        &self.setting
     }
 
     pub(crate) fn holds_first_attempts(&self) -> bool {

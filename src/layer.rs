@@ -229,7 +229,8 @@ impl RetryBudgetLayer {
     /// Returns how the dependency of this key does. `None` without [`adaptive`](Self::adaptive), and
     /// where nothing is kept of it.
     pub fn health(&self, key: &Key, now: Instant) -> Option<Health> {
-        self.shared.adaptive.as_ref()?.health(key, now)
+        let shared = self.shared.in_force();
+        shared.adaptive.as_ref()?.health(key, now)
     }
 
     /// Sets how many bytes of request bodies are kept at most, over all calls. 64 MiB by default.

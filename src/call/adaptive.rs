@@ -75,8 +75,11 @@ impl<S, B> Call<S, B> {
         }
     }
 
+    /// `None` where the call has the policy's attempts: without limits, and while retries are not enforced,
+    /// which is to change nothing on the wire.
     fn allowed(&self, now: Instant) -> Option<Allowed> {
-        let adaptive = self.shared.adaptive.as_ref()?;
+        let enforced = self.shared.gates.retry.enforces();
+        let adaptive = self.shared.adaptive.as_ref().filter(|_| enforced)?;
         Some(adaptive.allowed(&self.key, self.policy.max_attempts(), now))
     }
 

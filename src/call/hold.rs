@@ -70,7 +70,8 @@ impl<S, B> Call<S, B> {
     fn held_until(&mut self, now: Instant) -> Result<Option<Instant>, StopReason> {
         let holds = self.shared.hold_off.as_ref();
         let first = self.progress.attempts == 0;
-        if first && !holds.is_some_and(|holds| holds.holds_first_attempts()) {
+        let enforced = self.shared.gates.retry.enforces();
+        if first && !holds.is_some_and(|holds| enforced && holds.holds_first_attempts()) {
             return Ok(None);
         }
         let Some(held) = self.held_back(now) else {

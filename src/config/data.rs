@@ -1,11 +1,15 @@
 //! What a configuration says, as it is written, and what that makes.
 
-use super::{budget::BudgetData, error::ConfigFileError};
+use super::{
+    budget::BudgetData,
+    error::ConfigFileError,
+    limits::{AdaptiveData, HoldOffData},
+};
 use crate::{
     budget::{Hosts, Key},
     control::Gates,
     deadline::{DeadlineHeader, LayeredRetries, RetryHeaders},
-    policy::{PolicyData, RetryPolicy},
+    policy::{AdaptiveLimits, PolicyData, RetryPolicy},
 };
 use http::HeaderName;
 use serde::{Deserialize, Serialize};
@@ -29,6 +33,10 @@ pub(super) struct Data {
     pub(super) aliases: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) gates: Option<Gates>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) adaptive: Option<AdaptiveData>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hold_off: Option<HoldOffData>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) layered_retries: Option<Layered>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,6 +85,7 @@ pub(super) struct Parts {
     pub(super) policies: BTreeMap<String, RetryPolicy>,
     pub(super) routes: Vec<(Hosts, RouteData)>,
     pub(super) aliases: Vec<(Hosts, Key)>,
+    pub(super) adaptive: Option<AdaptiveLimits>,
     pub(super) headers: Option<RetryHeaders>,
 }
 
@@ -107,6 +116,11 @@ impl Data {
             aliases: aliases
                 .map(|(hosts, name)| (hosts, Key::new(name)))
                 .collect(),
+            adaptive: self
+                .adaptive
+                .as_ref()
+                .map(AdaptiveData::check)
+                .transpose()?,
             headers: headers.transpose()?,
         })
     }
@@ -144,6 +158,8 @@ impl Data {
             budgets: budgets
                 .map(|(name, data)| (name.clone(), data.clone().effective()))
                 .collect(),
+            adaptive: self.adaptive.clone().map(AdaptiveData::effective),
+            hold_off: self.hold_off.map(HoldOffData::effective),
             headers: self.headers.clone().map(HeadersData::effective),
             ..self.clone()
         }

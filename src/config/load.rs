@@ -1,14 +1,19 @@
 //! How a configuration comes into force.
 
-use super::{RetryConfig, budget::BudgetData};
+use super::{
+    RetryConfig,
+    budget::BudgetData,
+    limits::{AdaptiveData, HoldOffData},
+};
 use crate::{
     RetryControl,
     budget::{Budget, BudgetScope},
     control::Gates,
     deadline::{LayeredRetries, RetryHeaders},
+    hold_off::HoldOffs,
     layer::RetryBudgetLayer,
     observe,
-    policy::RetryPolicy,
+    policy::{Adaptive, AdaptiveLimits, RetryPolicy},
     shared::{Routed, Routes, Shared},
 };
 use std::{
@@ -26,6 +31,8 @@ pub(crate) struct Loaded {
     /// What the configuration leaves open.
     own: Arc<Own>,
     budgets: BTreeMap<String, (BudgetData, Arc<dyn Budget>)>,
+    adaptive: Option<AdaptiveData>,
+    hold_off: Option<HoldOffData>,
     /// Whether the observer knows.
     told: AtomicBool,
 }
@@ -37,6 +44,8 @@ struct Own {
     keys: BudgetScope,
     gates: Gates,
     layered: LayeredRetries,
+    adaptive: Option<Arc<Adaptive>>,
+    hold_off: Option<Arc<HoldOffs>>,
     headers: RetryHeaders,
     inbound: Option<RetryHeaders>,
 }
@@ -50,6 +59,8 @@ impl Own {
             keys: shared.keys.clone(),
             gates: shared.gates,
             layered: shared.layered,
+            adaptive: shared.adaptive.clone(),
+            hold_off: shared.hold_off.clone(),
             headers: shared.headers.clone(),
             inbound: inbound.map(|inbound| inbound.headers.clone()),
         }
@@ -124,6 +135,13 @@ fn apply(
     shared.budget = budget(data.budget.as_ref()).unwrap_or_else(|| Arc::clone(&own.budget));
     shared.gates = data.gates.unwrap_or(own.gates);
     shared.layered = data.layered_retries.map_or(own.layered, Into::into);
+    // What is the same goes on with what it knows.
+    if before.is_none_or(|before| before.adaptive != data.adaptive) {
+        shared.adaptive = adaptive(parts.adaptive.as_ref(), own.adaptive.as_ref());
+    }
+    if before.is_none_or(|before| before.hold_off != data.hold_off) {
+        shared.hold_off = hold_off(data.hold_off, own.hold_off.as_ref());
+    }
     shared.keys = if parts.aliases.is_empty() {
         own.keys.clone()
     } else {
@@ -157,8 +175,27 @@ fn apply(
         hash: config.hash().to_owned(),
         own,
         budgets,
+        adaptive: data.adaptive.clone(),
+        hold_off: data.hold_off,
         told: AtomicBool::new(told),
     }));
+}
+
+fn adaptive(limits: Option<&AdaptiveLimits>, own: Option<&Arc<Adaptive>>) -> Option<Arc<Adaptive>> {
+    let Some(limits) = limits else {
+        return own.cloned();
+    };
+    let circuit = own.map(|own| own.limits());
+    let limits = limits.clone().with_circuit_of(circuit);
+    Some(Arc::new(Adaptive::new(limits)))
+}
+
+fn hold_off(data: Option<HoldOffData>, own: Option<&Arc<HoldOffs>>) -> Option<Arc<HoldOffs>> {
+    let Some(data) = data else {
+        return own.cloned();
+    };
+    let setting = data.apply(own.map(|own| own.setting()));
+    Some(Arc::new(HoldOffs::new(setting)))
 }
 
 /// The budgets, those that have not changed with all that they hold.

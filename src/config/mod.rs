@@ -49,11 +49,13 @@
 //! | field | what it is |
 //! |---|---|
 //! | `policy`, `budget` | the names of those that apply where no route says otherwise |
-//! | `policies.NAME` | a policy: `preset` (`internal_call`, `metered_api`, `paid_work`, `side_effect`, `batch_step`, `connection_errors`), and the settings of [`RetryPolicyBuilder`] by name: `max_attempts`, `total_timeout`, `attempt_timeout`, `attempt_timeout_share`, `last_attempt_uncapped`, `min_attempt`, `backoff` and `throttled_backoff` (`base`, `factor`, `cap`, `jitter`: `none`, `full`, `equal`, `decorrelated` or a share), `max_retry_after`, `replay_limit`, `statuses` (a list, or `default`, `apis`, `webhooks`, `handlers`, `connection_errors_only`), `trust_proof`, `no_redirects`, `trust_methods`, `trust_idempotency_key`, `idempotency_keys`, `on_exhausted` (`respond`, `pass_through`, `terse`), `instance_header` |
+//! | `policies.NAME` | a policy: `preset` (`internal_call`, `metered_api`, `paid_work`, `side_effect`, `batch_step`, `connection_errors`), and the settings of [`RetryPolicyBuilder`] by name: `max_attempts`, `total_timeout`, `attempt_timeout`, `attempt_timeout_share`, `last_attempt_uncapped`, `min_attempt`, `backoff` and `throttled_backoff` (`base`, `factor`, `cap`, `jitter`: `none`, `full`, `equal`, `decorrelated` or a share), `max_retry_after`, `defer_waits_over`, `replay_limit`, `statuses` (a list, or `default`, `apis`, `webhooks`, `handlers`, `connection_errors_only`), `trust_proof`, `no_redirects`, `trust_methods`, `trust_idempotency_key`, `idempotency_keys`, `on_exhausted` (`respond`, `pass_through`, `terse`), `instance_header` |
 //! | `budgets.NAME` | a budget of the `kind` `token` (the default), with the settings of [`TokenBudgetBuilder`]: `ratio`, `cap`, `initial`, `trickle`, `ceiling_ratio`, `costs.CAUSE` in thousandths, `max_keys`; or `window`, with those of [`WindowBudgetBuilder`]: `of` (`successes`, `attempts`), `ratio`, `window`, `allowance`, `min_sample`, `max_keys` |
 //! | `routes.HOSTS` | the `policy` and the `budget` of requests to a host, or to all below a domain (`*.s3.amazonaws.com`). The most precise pattern counts, alone |
 //! | `aliases.HOSTS` | the name of the account that these hosts share, as with [`BudgetScope::alias`]. The most precise pattern counts; those that the layer's scope had are replaced |
 //! | `gates` | the [`Mode`] of each [`Gate`]: `retry`, `budget`, `deadline`, `skipping`; `enforce`, `observe` or `off` |
+//! | `adaptive` | [adaptive limits](crate::policy::adaptive), by the names of [`AdaptiveLimitsBuilder`]: `error_rates` and `latencies` (lists of a threshold and what is left), `min_sample`, `min_latency_sample`, `window`, `baseline`, `max_keys`. The circuit breaker is the layer's |
+//! | `hold_off` | a [`HoldOff`]: `longest`, `first_attempts`, `max_keys`. Whose a tenant's calls are is the layer's |
 //! | `layered_retries` | `skip`, `skip_retried` or `within_deadline` |
 //! | `headers` | `deadlines`, a list of names; `attempt` and `exhausted`, a name or `none`. In place of [all](crate::deadline::RetryHeaders) |
 //!
@@ -73,6 +75,8 @@
 //! With [`RetryControl::reload`] calls that begin see all of the new configuration, calls under way
 //! and asleep end by the old one, and a budget whose name and settings have not changed keeps its balances.
 //!
+//! [`AdaptiveLimitsBuilder`]: crate::policy::AdaptiveLimitsBuilder
+//! [`HoldOff`]: crate::HoldOff
 //! [`BudgetScope::alias`]: crate::budget::BudgetScope::alias
 //! [`Gate`]: crate::control::Gate
 //! [`Mode`]: crate::control::Mode
@@ -85,6 +89,7 @@ mod budget;
 mod data;
 mod env;
 mod error;
+mod limits;
 mod load;
 mod span;
 mod values;

@@ -53,7 +53,7 @@
 //!
 //! | gate | `Off` | `Observe` counts |
 //! |---|---|---|
-//! | [`Retry`](Gate::Retry) | one attempt, as under a policy of one: the next hop is told that nobody retries, and no body is kept | the cause of the failure after which a retry would have been sent, or the stop reason for which the call would have been given up. By the tables, without a classifier of one's own, and without asking the budget |
+//! | [`Retry`](Gate::Retry) | one attempt, as under a policy of one: the next hop is told that nobody retries, and no body is kept. [Adaptive limits](crate::policy::adaptive) and a hold-off of first attempts go with it: no call is refused or held back | the cause of the failure after which a retry would have been sent, or the stop reason for which the call would have been given up. By the tables, without a classifier of one's own, and without asking the budget |
 //! | [`Budget`](Gate::Budget) | no deposit, no withdrawal: retries are limited by the policy alone | the reason of each denial. Deposits and withdrawals go on. A budget that [shuts down](StopReason::ShuttingDown) is obeyed |
 //! | [`Deadline`](Gate::Deadline) | no call is refused, cut or stopped for its deadline, and the next hop is told of none. Handlers still inherit what the caller sent. An attempt's own time-out remains | `deadline_reached`, `deadline_too_close` or `retry_after_too_long`, once for a call |
 //! | [`Skipping`](Gate::Skipping) | retries here although a layer above retries, or one below has given up | `owned_above` or `final_answer`, for each failure so retried |

@@ -35,6 +35,8 @@ pub(crate) struct PolicyData {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_retry_after: Option<Span>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    defer_waits_over: Option<Limit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     replay_limit: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     statuses: Option<Statuses>,
@@ -188,6 +190,9 @@ impl PolicyData {
         if let Some(longest) = self.max_retry_after {
             builder = builder.max_retry_after(longest.0);
         }
+        if let Some(longest) = self.defer_waits_over {
+            builder = builder.defer_waits_over(longest.0);
+        }
         builder
     }
 
@@ -247,6 +252,7 @@ impl PolicyData {
             backoff: Some(BackoffData::of(&settings.backoff)),
             throttled_backoff: Some(BackoffData::of(&settings.throttled_backoff)),
             max_retry_after: Some(Span(settings.max_retry_after)),
+            defer_waits_over: Some(Limit(settings.defer_waits_over)),
             replay_limit: Some(settings.replay_limit),
             statuses: settings.statuses.clone().map(Statuses),
             trust_proof: Some(settings.trust_proof),

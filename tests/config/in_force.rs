@@ -2,8 +2,12 @@
 
 use super::toml;
 use crate::support::{
-    Body, MS, ample, exhausted, get, info, ledger::Ledger, recorder::Recorder, request,
-    script::Script, send, steady,
+    Body, MS, SECOND, ample, exhausted, get, info,
+    ledger::Ledger,
+    recorder::Recorder,
+    request,
+    script::{Reply, Script},
+    send, steady, timed,
 };
 use http::Request;
 use std::{
@@ -17,6 +21,8 @@ use tower_retry_budget::{
     config::RetryConfig,
     deadline::LayeredRetries,
     observe::{CallView, Observe},
+    policy::{AdaptiveLimits, CircuitState},
+    reason::StopReason,
 };
 
 const STEADY: &str = "backoff = { base = \"10ms\", factor = 1, jitter = \"none\" }";
@@ -243,4 +249,56 @@ async fn a_preset_is_where_a_policy_starts() {
     keyed.headers_mut().insert("idempotency-key", value);
     let response = send(&layer.layer(script.clone()), keyed).await.unwrap();
     assert_eq!(exhausted(&response).attempts(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn adaptive_limits_are_those_of_the_file_and_the_breaker_is_the_layers() {
+    let text = format!(
+        "policy = \"a\"\n[policies.a]\nmax_attempts = 5\n{STEADY}\n\
+         [adaptive]\nerror_rates = [[0.5, 0.4]]\nmin_sample = 4\n"
+    );
+    let open = Arc::new(Mutex::new(false));
+    let is_open = Arc::clone(&open);
+    let own = AdaptiveLimits::builder().circuit(move |_| match *is_open.lock().unwrap() {
+        true => CircuitState::Open { retry_after: None },
+        false => CircuitState::Closed,
+    });
+    let layer = RetryBudgetLayer::new()
+        .adaptive(own.build().unwrap())
+        .config(&toml(&text))
+        .budget(ample());
+    // The fourth failure is enough to judge by, in the midst of a call; then two of five are left.
+    assert_eq!(sent(&layer, "http://a/").await, 4);
+    assert_eq!(sent(&layer, "http://a/").await, 2);
+    // The same limits go on with what they know.
+    let control = layer.control();
+    control.reload(&toml(&format!("{text}\n[hold_off]\nlongest = \"5s\"\n")));
+    assert_eq!(sent(&layer, "http://a/").await, 2);
+    control.reload(&toml(&text.replace("0.5, 0.4", "0.5, 0.6")));
+    assert_eq!(sent(&layer, "http://a/").await, 4);
+    *open.lock().unwrap() = true;
+    assert_eq!(sent(&layer, "http://a/").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_off_is_that_of_the_file() {
+    let layer = RetryBudgetLayer::from_config(&toml(
+        "[hold_off]\nlongest = \"5s\"\nfirst_attempts = true\n",
+    ));
+    let script = Script::new([Reply::retry_after(503, "60")]);
+    let service = layer.layer(script.clone());
+    let mut first = get();
+    first.extensions_mut().insert(RetryPolicy::never());
+    send(&service, first).await.unwrap();
+    let (_, took) = timed(send(&service, get())).await;
+    assert!((5 * SECOND..=6 * SECOND).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_is_deferred_as_the_file_says() {
+    let text = "policy = \"a\"\n[policies.a]\ndefer_waits_over = \"2s\"\n";
+    let layer = RetryBudgetLayer::from_config(&toml(text));
+    let script = Script::new([Reply::retry_after(503, "10")]);
+    let response = send(&layer.layer(script), get()).await.unwrap();
+    assert_eq!(exhausted(&response).reason(), StopReason::Deferred);
 }

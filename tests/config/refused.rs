@@ -24,6 +24,8 @@ fn an_unknown_field_is_refused_with_its_path_and_its_line() {
             "[policies.a.backoff]\nmax = \"1s\"",
             "policies.a.backoff.max",
         ),
+        ("[adaptive]\nerror_rate = []", "adaptive.error_rate"),
+        ("[hold_off]\nlong = \"1s\"", "hold_off.long"),
         ("[routes.\"a.b\"]\npolcy = \"x\"", "routes.a.b.polcy"),
     ] {
         assert_eq!(refused(text).0, path, "{text}");
@@ -37,6 +39,11 @@ fn a_value_that_cannot_be_is_refused_with_its_path() {
             "[policies.a]\nmax_attempts = 0",
             "policies.a.max_attempts",
             "at least 1",
+        ),
+        (
+            "[adaptive]\nerror_rates = [[1.5, 0.3]]",
+            "adaptive.error_rates",
+            "rates over 0",
         ),
         (
             "[policies.a]\nmax_attempts = -1",

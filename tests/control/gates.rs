@@ -13,11 +13,11 @@ use http::{Request, header::HeaderMap};
 use std::time::Duration;
 use tower::Layer;
 use tower_retry_budget::{
-    Deadline, Exhausted, RetryBudgetLayer,
+    Deadline, Exhausted, HoldOff, RetryBudgetLayer,
     body::ReplayBody,
     control::{Gate, Gates, Mode},
     deadline::RETRY_ATTEMPT,
-    policy::{Backoff, Idempotent, RetryPolicyBuilder},
+    policy::{AdaptiveLimits, Backoff, CircuitState, Idempotent, RetryPolicyBuilder},
     reason::StopReason,
 };
 
@@ -301,4 +301,25 @@ async fn a_call_that_sleeps_ends_when_retries_are_only_observed_from_now_on() {
     control.gates(Gates::default());
     send(&service, get()).await.unwrap();
     assert_eq!(script.count(), 2);
+}
+
+/// To observe retries is to change nothing: neither what an open breaker would refuse, nor what others were
+/// asked to wait for.
+#[tokio::test(start_paused = true)]
+async fn breakers_and_hold_offs_go_with_the_retries() {
+    for (mode, sent) in [(Mode::Enforce, 0), (Mode::Observe, 2), (Mode::Off, 2)] {
+        let open = || CircuitState::Open { retry_after: None };
+        let limits = AdaptiveLimits::builder().circuit(move |_| open()).build();
+        let layer = layer(steady())
+            .adaptive(limits.expect("valid limits"))
+            .hold_off(HoldOff::new().first_attempts())
+            .gates(Gates::default().with(Gate::Retry, mode));
+        let script = Script::new([Reply::retry_after(503, "60")]);
+        let service = layer.layer(script.clone());
+        for _ in 0..2 {
+            send(&service, get()).await.expect("a response");
+        }
+        assert_eq!(script.count(), sent, "{mode:?}");
+        assert!(script.offsets().iter().all(Duration::is_zero), "{mode:?}");
+    }
 }

@@ -13,6 +13,17 @@ pub struct AdaptiveLimitsBuilder {
     latencies: Vec<(f64, f64)>,
 }
 
+/// The settings, as data.
+pub(crate) struct Defaults {
+    pub(crate) error_rates: [(f64, f64); 2],
+    pub(crate) latencies: [(f64, f64); 2],
+    pub(crate) min_sample: u32,
+    pub(crate) min_latency_sample: u32,
+    pub(crate) window: Duration,
+    pub(crate) baseline: Duration,
+    pub(crate) max_keys: usize,
+}
+
 /// A quarter of the attempts failing is an outage in the making; a twentieth is more than any
 /// dependency in health shows.
 const ERROR_RATES: [(f64, f64); 2] = [(0.25, 0.3), (0.05, 0.6)];
@@ -39,20 +50,31 @@ pub(super) fn defaults() -> AdaptiveLimits {
 }
 
 impl AdaptiveLimitsBuilder {
+    pub(crate) const DEFAULTS: Defaults = Defaults {
+        error_rates: ERROR_RATES,
+        latencies: LATENCIES,
+        min_sample: MIN_SAMPLE,
+        min_latency_sample: MIN_LATENCY_SAMPLE,
+        window: WINDOW,
+        baseline: BASELINE,
+        max_keys: MAX_KEYS,
+    };
+
     pub(super) fn new() -> Self {
+        let defaults = Self::DEFAULTS;
         Self {
             limits: AdaptiveLimits {
                 error_rates: Vec::new(),
                 latencies: Vec::new(),
-                min_sample: MIN_SAMPLE,
-                min_latency_sample: MIN_LATENCY_SAMPLE,
-                window: WINDOW,
-                baseline: BASELINE,
-                max_keys: MAX_KEYS,
+                min_sample: defaults.min_sample,
+                min_latency_sample: defaults.min_latency_sample,
+                window: defaults.window,
+                baseline: defaults.baseline,
+                max_keys: defaults.max_keys,
                 circuit: None,
             },
-            error_rates: ERROR_RATES.to_vec(),
-            latencies: LATENCIES.to_vec(),
+            error_rates: defaults.error_rates.to_vec(),
+            latencies: defaults.latencies.to_vec(),
         }
     }
 

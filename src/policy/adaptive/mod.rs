@@ -142,6 +142,13 @@ impl AdaptiveLimits {
         u32::try_from(limit).unwrap_or(base).max(1)
     }
 
+    /// The same, with the breaker of another one.
+    #[cfg(feature = "serde")]
+    pub(crate) fn with_circuit_of(mut self, other: Option<&Self>) -> Self {
+        self.circuit = other.and_then(|other| other.circuit.clone());
+        self
+    }
+
     /// The rate of failures, in thousandths, from which on nothing is learnt of what is usual.
     fn unwell_from(&self) -> u64 {
         let lowest = self.error_rates.iter().map(|step| step.from).min();

@@ -49,6 +49,11 @@ impl Adaptive {
         }
     }
 
+    #[cfg(feature = "serde")]
+    pub(crate) fn limits(&self) -> &AdaptiveLimits {
+        &self.limits
+    }
+
     /// How many of `base` attempts a call to `key` may make.
     pub(crate) fn allowed(&self, key: &Key, base: u32, now: Instant) -> Allowed {
         let health = self.health(key, now).unwrap_or_default();
