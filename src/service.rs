@@ -228,6 +228,7 @@ impl<S> RetryBudget<S> {
 }
 
 /// The policy of a request, and the budget of its route, if that has one of its own.
+#[inline]
 fn policy(shared: &Shared, head: &mut Parts) -> (RetryPolicy, Option<Arc<dyn Budget>>) {
     let routed = shared
         .routes
@@ -244,6 +245,7 @@ fn policy(shared: &Shared, head: &mut Parts) -> (RetryPolicy, Option<Arc<dyn Bud
 }
 
 /// Who retries the request, when that is not this layer.
+#[inline]
 fn above(shared: &Shared, head: &Parts, scope: Option<&Scope>) -> Option<Ownership> {
     if head.extensions.get::<RetriedAbove>().is_some() {
         return Some(Ownership::Told);

@@ -215,10 +215,15 @@ fn budgets(
 
 impl Shared {
     /// Tells the observer of the configuration, if that has not happened yet.
+    #[inline]
     pub(crate) fn announce(&self) {
-        let Some(loaded) = &self.loaded else {
-            return;
-        };
+        if let Some(loaded) = &self.loaded {
+            self.tell(loaded);
+        }
+    }
+
+    #[inline(never)]
+    fn tell(&self, loaded: &Loaded) {
         // Looked at first, so that calls do not fight for the line.
         if loaded.told.load(Ordering::Relaxed) || loaded.told.swap(true, Ordering::Relaxed) {
             return;

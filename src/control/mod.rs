@@ -230,6 +230,7 @@ pub(crate) struct ControlCell {
 
 impl ControlCell {
     /// The switch, if there is one.
+    #[inline]
     pub(crate) fn switch(&self) -> Option<&Arc<Switch>> {
         let taken = || self.taken.get().map(|control| &control.switch);
         self.switch.as_ref().or_else(taken)
@@ -238,6 +239,7 @@ impl ControlCell {
 
 impl Shared {
     /// What a call that begins now goes by.
+    #[inline]
     pub(crate) fn in_force(self: &Arc<Self>) -> Arc<Self> {
         let changed = self.control.taken.get().and_then(|control| {
             let in_force = control.in_force.read();
@@ -247,6 +249,7 @@ impl Shared {
     }
 
     /// Whether no retry to `key` may be sent.
+    #[inline]
     pub(crate) fn retries_off(&self, key: &Key) -> bool {
         !self.gates.retry.enforces()
             || self
