@@ -16,7 +16,7 @@ use std::{
     },
     task::{Context, Poll, ready},
 };
-use tower::Service;
+use tower_service::Service;
 
 /// Reads the request to its end, and answers.
 #[derive(Clone, Default)]
