@@ -149,6 +149,7 @@ pub mod future;
 mod hold_off;
 mod layer;
 pub mod observe;
+mod pass;
 pub mod policy;
 pub mod reason;
 mod retry_state;

@@ -7,6 +7,7 @@ use crate::{
     decide::ReplayClass,
     future::ResponseFuture,
     observe::{self, Watch},
+    pass::Passing,
     policy::{RetryPolicy, TotalTimeout},
     reason::SkipReason,
     shared::Shared,
@@ -70,11 +71,22 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let now = clock::now();
         let (mut head, body) = request.into_parts();
+        let policy = match self.early_policy(&mut head) {
+            Some(policy) => match Passing::begin(&self.shared, policy, &mut head) {
+                Ok(passing) => {
+                    head.extensions.remove::<BodyFactory>();
+                    let request = Request::from_parts(head, ReplayBody::direct(body));
+                    return ResponseFuture::passing(passing, self.inner.call(request));
+                }
+                Err(policy) => Some(policy),
+            },
+            None => None,
+        };
+        let now = clock::now();
         let factory = head.extensions.remove::<BodyFactory>();
         let size = factory.is_none().then(|| body.size_hint());
-        let mut call = self.begin(&mut head, size.as_ref(), now);
+        let mut call = self.begin(&mut head, policy, size.as_ref(), now);
         let span = observe::call_span(&call.method, &call.key, call.policy.max_attempts());
         if self.shared.observer.is_some() || !span.is_disabled() {
             let name = self.shared.operation_fn.as_ref();
@@ -137,7 +149,13 @@ impl<S: Clone> RetryBudget<S> {
 impl<S> RetryBudget<S> {
     /// Finds out all that is fixed before the first attempt. `size` is what is known of the length of
     /// the body, `None` when that can be made again.
-    fn begin<B>(&self, head: &mut Parts, size: Option<&SizeHint>, now: Instant) -> Call<S, B> {
+    fn begin<B>(
+        &self,
+        head: &mut Parts,
+        policy: Option<RetryPolicy>,
+        size: Option<&SizeHint>,
+        now: Instant,
+    ) -> Call<S, B> {
         let shared = &self.shared;
         let mut received = shared
             .inbound
@@ -149,7 +167,7 @@ impl<S> RetryBudget<S> {
         };
         let above = self.above(head, scope.as_ref());
         let mut resume = Resume::take(head, now);
-        let mut policy = self.policy(head);
+        let mut policy = policy.unwrap_or_else(|| self.policy(head));
         if let Some(resume) = &resume {
             policy = resume.limit(policy);
         }
@@ -186,7 +204,7 @@ impl<S> RetryBudget<S> {
             deadline,
             held_as,
             tenant: self.tenant(head),
-            tells: self.tells(head),
+            tells: shared.tells(&head.uri),
             scope,
             received,
             above,
@@ -196,6 +214,12 @@ impl<S> RetryBudget<S> {
             shared: Arc::clone(shared),
             watch: Watch::default(),
         }
+    }
+
+    /// The policy, where nothing is to be taken off the request before it is chosen.
+    fn early_policy(&self, head: &mut Parts) -> Option<RetryPolicy> {
+        let received = self.shared.inbound.is_some();
+        (!received && !Resume::is_on(head)).then(|| self.policy(head))
     }
 
     fn policy(&self, head: &mut Parts) -> RetryPolicy {
@@ -218,12 +242,6 @@ impl<S> RetryBudget<S> {
     /// Whose request it is, where that decides who is held back.
     fn tenant(&self, head: &Parts) -> Option<String> {
         self.shared.hold_off.as_ref()?.tenant(head)
-    }
-
-    /// Whether the host that the request goes to is told of deadlines and retries.
-    fn tells(&self, head: &Parts) -> bool {
-        let propagate_to = self.shared.propagate_to.as_ref();
-        propagate_to.is_none_or(|tell| tell(&head.uri))
     }
 }
 

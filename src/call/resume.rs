@@ -31,6 +31,12 @@ pub(crate) struct Resume {
 }
 
 impl Resume {
+    /// Whether the caller put something on the request.
+    pub(crate) fn is_on(head: &Parts) -> bool {
+        let extensions = &head.extensions;
+        extensions.get::<RetryState>().is_some() || extensions.get::<Persist>().is_some()
+    }
+
     /// Takes what the caller put on the request.
     pub(crate) fn take(head: &mut Parts, now: Instant) -> Option<Box<Self>> {
         let state = head.extensions.remove::<RetryState>();

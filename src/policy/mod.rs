@@ -167,6 +167,16 @@ impl RetryPolicy {
         }
     }
 
+    /// Whether a call under this policy is sent once, as it is, and ends when it ends.
+    pub(crate) fn only_watches(&self, side: Side) -> bool {
+        let settings = &*self.0;
+        settings.max_attempts == 1
+            && !matches!(self.total_timeout(side), TotalTimeout::Always(_))
+            && settings.attempt_timeout.is_none()
+            && settings.credentials.is_none()
+            && !settings.idempotency_keys
+    }
+
     /// The time limit of an attempt that begins with `remaining` left of the deadline.
     pub(crate) fn attempt_timeout(
         &self,
