@@ -1,7 +1,7 @@
 use crate::{
     body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
     budget::Key,
-    call::{Again, Call, Progress, Resume},
+    call::{Again, Call, HeldAs, Progress, Resume},
     clock,
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
@@ -192,7 +192,12 @@ impl<S> RetryBudget<S> {
         if let Some(received) = &mut received {
             received.scope = received.scope.until(deadline);
         }
-        let held_as = shared.hold_off.as_ref().map(|_| Key::from_uri(&head.uri));
+        let held_as = shared.hold_off.as_ref().map(|holds| {
+            Box::new(HeldAs {
+                dependency: Key::from_uri(&head.uri),
+                tenant: holds.tenant(head),
+            })
+        });
         Call {
             key: shared.keys.key(head),
             class,
@@ -203,7 +208,6 @@ impl<S> RetryBudget<S> {
             started: now,
             deadline,
             held_as,
-            tenant: self.tenant(head),
             tells: shared.tells(&head.uri),
             scope,
             received,
@@ -237,11 +241,6 @@ impl<S> RetryBudget<S> {
         let attempt = scope.and_then(Scope::attempt);
         let skipped = attempt.filter(|attempt| self.shared.layered.skips(*attempt));
         skipped.map(Ownership::Attempt)
-    }
-
-    /// Whose request it is, where that decides who is held back.
-    fn tenant(&self, head: &Parts) -> Option<String> {
-        self.shared.hold_off.as_ref()?.tenant(head)
     }
 }
 
