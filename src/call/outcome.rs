@@ -129,7 +129,9 @@ where
 
     fn classify<R, E: 'static>(&self, ended: &Ended<R, E>, now: Instant) -> Verdict {
         let result = self.result(ended);
-        let Some(again) = self.again.as_ref().filter(|_| !self.is_never()) else {
+        // Only who has a classifier looks at the request again.
+        let asked = self.policy.has_classifier() && !self.is_never();
+        let Some(again) = self.again.as_ref().filter(|_| asked) else {
             return self.policy.classify_by_tables(result, self.shared.side);
         };
         let outcome = Outcome {

@@ -258,6 +258,11 @@ impl RetryPolicy {
             .unwrap_or_else(|| self.classify_by_tables(outcome.result, side))
     }
 
+    /// Whether there is a classifier of the user's.
+    pub(crate) fn has_classifier(&self) -> bool {
+        self.0.classifier.is_some()
+    }
+
     /// The verdict for a call whose request head was not kept.
     pub(crate) fn classify_by_tables(&self, result: ResultView<'_>, side: Side) -> Verdict {
         static HANDLERS: StatusTable = StatusTable::handlers();
