@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 /// A copy of a [`HeaderMap`]: names, values, their order, and which of them are secret.
 pub(super) struct Packed {
-    /// For each field the lengths of its name and its value, then both.
+    /// For each field the [lengths](Lengths) of its name and its value, then both.
     fields: Vec<u8>,
     /// How many there are.
     len: usize,
@@ -18,11 +18,13 @@ pub(super) struct Packed {
     map: OnceLock<Box<HeaderMap>>,
 }
 
-/// Set in the length of a value that is secret.
-const SENSITIVE: u32 = 1 << 31;
+/// The lengths of a name and of a value, one in each half of a word, and the highest bit of all for a
+/// value that is secret.
+const LENGTHS: usize = size_of::<u64>();
+const SENSITIVE: u64 = 1 << 63;
 
-/// What a field takes besides its name and its value.
-const LENGTHS: usize = size_of::<u32>() * 2;
+/// More than any head has, and less than half a word holds.
+const MOST: usize = (1 << 31) - 1;
 
 impl Packed {
     pub(super) fn new(headers: &HeaderMap) -> Self {
@@ -30,18 +32,15 @@ impl Packed {
             LENGTHS + name.as_str().len() + value.len()
         };
         let size = headers.iter().map(size).sum();
+        if size > MOST {
+            return Self::kept(headers.clone());
+        }
         let mut fields = Vec::with_capacity(size);
         for (name, value) in headers {
             let (name, bytes) = (name.as_str().as_bytes(), value.as_bytes());
             let secret = if value.is_sensitive() { SENSITIVE } else { 0 };
-            match (u32::try_from(name.len()), u32::try_from(bytes.len())) {
-                (Ok(name_len), Ok(len)) if len < SENSITIVE => {
-                    fields.extend_from_slice(&name_len.to_le_bytes());
-                    fields.extend_from_slice(&(len | secret).to_le_bytes());
-                }
-                // Nobody has such a field, and nobody may be sent half of one.
-                _ => return Self::kept(headers.clone()),
-            }
+            let lengths = (name.len() as u64) << 32 | bytes.len() as u64 | secret;
+            fields.extend_from_slice(&lengths.to_le_bytes());
             fields.extend_from_slice(name);
             fields.extend_from_slice(bytes);
         }
@@ -99,17 +98,19 @@ fn next(rest: &mut Bytes) -> Option<(HeaderName, HeaderValue)> {
     if rest.is_empty() {
         return None;
     }
-    let mut length = || {
-        let bytes = rest.split_to(LENGTHS / 2);
-        u32::from_le_bytes(bytes.as_ref().try_into().expect("four bytes"))
-    };
-    let (name, value) = (length(), length());
-    let name = rest.split_to(name as usize);
-    let bytes = rest.split_to((value & !SENSITIVE) as usize);
+    let lengths = rest.split_to(LENGTHS);
+    let lengths = u64::from_le_bytes(lengths.as_ref().try_into().expect("eight bytes"));
+    let name = rest.split_to(half(lengths >> 32));
+    let bytes = rest.split_to(half(lengths));
     let name = HeaderName::from_bytes(&name).expect("it was a name before");
     let mut field = HeaderValue::from_maybe_shared(bytes).expect("it was a value before");
-    field.set_sensitive(value & SENSITIVE != 0);
+    field.set_sensitive(lengths & SENSITIVE != 0);
     Some((name, field))
+}
+
+/// The length in the lower half of a word.
+fn half(word: u64) -> usize {
+    usize::try_from(word & MOST as u64).unwrap_or(MOST)
 }
 
 #[cfg(test)]
