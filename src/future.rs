@@ -5,6 +5,7 @@ use crate::{
     call::{Answer, Asking, Call, Ended, Step},
     drain::Drain,
     observe::Phase,
+    pass::Passing,
     reason::StopReason,
     timer::Timer,
 };
@@ -37,6 +38,32 @@ pin_project! {
     where
         S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
     {
+        #[pin]
+        kind: Kind<S, B, R>,
+    }
+}
+
+pin_project! {
+    #[project = KindProj]
+    #[allow(clippy::large_enum_variant, reason = "a call that may be retried allocates nothing for it")]
+    enum Kind<S, B, R>
+    where
+        S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
+    {
+        Running { #[pin] running: Running<S, B, R> },
+        // A call that is only watched.
+        Passing { passing: Passing, #[pin] future: S::Future },
+        // It was only watched, and has had its answer.
+        Passed,
+    }
+}
+
+pin_project! {
+    // A call that may be retried, cut or held back, or that somebody listens to.
+    struct Running<S, B, R>
+    where
+        S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
+    {
         call: Call<S, B>,
         span: Span,
         #[pin]
@@ -45,7 +72,7 @@ pin_project! {
         timer: Timer,
     }
 
-    impl<S, B, R> PinnedDrop for ResponseFuture<S, B, R>
+    impl<S, B, R> PinnedDrop for Running<S, B, R>
     where
         S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
     {
@@ -104,6 +131,12 @@ where
         Self::new(call, span, State::Attempt { future })
     }
 
+    /// A call that is only watched, and has been sent.
+    pub(crate) fn passing(passing: Passing, future: S::Future) -> Self {
+        let kind = Kind::Passing { passing, future };
+        Self { kind }
+    }
+
     /// A call whose first attempt is held back.
     pub(crate) fn held(call: Call<S, B>, span: Span) -> Self {
         Self::new(call, span, State::Wait)
@@ -116,12 +149,14 @@ where
     }
 
     fn new(call: Call<S, B>, span: Span, state: State<S::Future, R, S::Error>) -> Self {
-        Self {
+        let running = Running {
             call,
             span,
             state,
             timer: Timer::default(),
-        }
+        };
+        let kind = Kind::Running { running };
+        Self { kind }
     }
 }
 
@@ -136,6 +171,26 @@ where
     type Output = Result<Response<ResponseBody<R>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut kind = self.project().kind;
+        let answer = match kind.as_mut().project() {
+            KindProj::Running { running } => return running.poll(cx),
+            KindProj::Passing { passing, future } => passing.end(ready!(future.poll(cx))),
+            KindProj::Passed => panic!("polled after completion"),
+        };
+        kind.set(Kind::Passed);
+        Poll::Ready(answer)
+    }
+}
+
+impl<S, B, R> Running<S, B, R>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
+    S::Error: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+    R: Body,
+{
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<R, S::Error>> {
         let mut this = self.project();
         let call = this.call;
         let _inside = this.span.enter();

@@ -159,6 +159,7 @@ pub mod future;
 mod hold_off;
 mod layer;
 pub mod observe;
+mod pass;
 pub mod policy;
 pub mod reason;
 mod retry_state;

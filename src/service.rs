@@ -1,12 +1,13 @@
 use crate::{
     body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
     budget::{Budget, Key},
-    call::{Again, Call, Gated, Progress, Resume},
+    call::{Again, Call, Gated, HeldAs, Progress, Resume},
     clock,
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
     future::ResponseFuture,
     observe::{self, Watch},
+    pass::Passing,
     policy::{RetryPolicy, TotalTimeout},
     reason::SkipReason,
     shared::Shared,
@@ -70,11 +71,25 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let now = clock::now();
         let (mut head, body) = request.into_parts();
+        let shared = self.shared.in_force();
+        #[cfg(feature = "serde")]
+        shared.announce();
+        let chosen = match Chosen::early(&shared, &mut head) {
+            Some(chosen) => match Passing::begin(&shared, chosen, &mut head) {
+                Ok(passing) => {
+                    head.extensions.remove::<BodyFactory>();
+                    let request = Request::from_parts(head, ReplayBody::direct(body));
+                    return ResponseFuture::passing(passing, self.inner.call(request));
+                }
+                Err(chosen) => Some(chosen),
+            },
+            None => None,
+        };
+        let now = clock::now();
         let factory = head.extensions.remove::<BodyFactory>();
         let size = factory.is_none().then(|| body.size_hint());
-        let mut call = self.begin(&mut head, size.as_ref(), now);
+        let mut call = self.begin(shared, &mut head, chosen, size.as_ref(), now);
         let span = observe::call_span(&call.method, &call.key, call.policy.max_attempts());
         if self.shared.observer.is_some() || !span.is_disabled() {
             let name = self.shared.operation_fn.as_ref();
@@ -137,10 +152,14 @@ impl<S: Clone> RetryBudget<S> {
 impl<S> RetryBudget<S> {
     /// Finds out all that is fixed before the first attempt. `size` is what is known of the length of
     /// the body, `None` when that can be made again.
-    fn begin<B>(&self, head: &mut Parts, size: Option<&SizeHint>, now: Instant) -> Call<S, B> {
-        let shared = self.shared.in_force();
-        #[cfg(feature = "serde")]
-        shared.announce();
+    fn begin<B>(
+        &self,
+        shared: Arc<Shared>,
+        head: &mut Parts,
+        chosen: Option<Chosen>,
+        size: Option<&SizeHint>,
+        now: Instant,
+    ) -> Call<S, B> {
         let key = shared.keys.key(head);
         let mut gated = Gated::new(shared.gates);
         let mut received = shared
@@ -157,7 +176,7 @@ impl<S> RetryBudget<S> {
             None => above,
         };
         let mut resume = Resume::take(head, now);
-        let (mut policy, budget) = policy(&shared, head);
+        let Chosen { mut policy, budget } = chosen.unwrap_or_else(|| Chosen::of(&shared, head));
         if let Some(resume) = &resume {
             policy = resume.limit(policy);
         } else if policy.defer_waits_over().is_some() {
@@ -198,7 +217,12 @@ impl<S> RetryBudget<S> {
         if let Some(received) = &mut received {
             received.scope = received.scope.until(deadline);
         }
-        let held_as = shared.hold_off.as_ref().map(|_| Key::from_uri(&head.uri));
+        let held_as = shared.hold_off.as_ref().map(|holds| {
+            Box::new(HeldAs {
+                dependency: Key::from_uri(&head.uri),
+                tenant: holds.tenant(head),
+            })
+        });
         Call {
             key,
             budget,
@@ -210,8 +234,7 @@ impl<S> RetryBudget<S> {
             started: now,
             deadline,
             held_as,
-            tenant: tenant(&shared, head),
-            tells: tells(&shared, head),
+            tells: shared.tells(&head.uri),
             scope,
             received,
             above,
@@ -228,20 +251,36 @@ impl<S> RetryBudget<S> {
 }
 
 /// The policy of a request, and the budget of its route, if that has one of its own.
-#[inline]
-fn policy(shared: &Shared, head: &mut Parts) -> (RetryPolicy, Option<Arc<dyn Budget>>) {
-    let routed = shared
-        .routes
-        .as_ref()
-        .map(|routes| (routes.choose)(&head.uri));
-    let routed = routed.unwrap_or_default();
-    let policy = head
-        .extensions
-        .remove::<RetryPolicy>()
-        .or_else(|| shared.policy_fn.as_ref()?(head))
-        .or(routed.policy)
-        .unwrap_or_else(|| shared.policy.clone());
-    (policy, routed.budget)
+pub(crate) struct Chosen {
+    pub(crate) policy: RetryPolicy,
+    pub(crate) budget: Option<Arc<dyn Budget>>,
+}
+
+impl Chosen {
+    /// Chooses, where nothing is to be taken off the request before.
+    fn early(shared: &Shared, head: &mut Parts) -> Option<Self> {
+        let later = shared.inbound.is_some() || Resume::is_on(head);
+        (!later).then(|| Self::of(shared, head))
+    }
+
+    #[inline]
+    fn of(shared: &Shared, head: &mut Parts) -> Self {
+        let routed = shared
+            .routes
+            .as_ref()
+            .map(|routes| (routes.choose)(&head.uri));
+        let routed = routed.unwrap_or_default();
+        let policy = head
+            .extensions
+            .remove::<RetryPolicy>()
+            .or_else(|| shared.policy_fn.as_ref()?(head))
+            .or(routed.policy)
+            .unwrap_or_else(|| shared.policy.clone());
+        Self {
+            policy,
+            budget: routed.budget,
+        }
+    }
 }
 
 /// Who retries the request, when that is not this layer.
@@ -253,17 +292,6 @@ fn above(shared: &Shared, head: &Parts, scope: Option<&Scope>) -> Option<Ownersh
     let attempt = scope.and_then(Scope::attempt);
     let skipped = attempt.filter(|attempt| shared.layered.skips(*attempt));
     skipped.map(Ownership::Attempt)
-}
-
-/// Whose request it is, where that decides who is held back.
-fn tenant(shared: &Shared, head: &Parts) -> Option<String> {
-    shared.hold_off.as_ref()?.tenant(head)
-}
-
-/// Whether the host that the request goes to is told of deadlines and retries.
-fn tells(shared: &Shared, head: &Parts) -> bool {
-    let propagate_to = shared.propagate_to.as_ref();
-    propagate_to.is_none_or(|tell| tell(&head.uri))
 }
 
 /// What of the request may be repeated.

@@ -66,6 +66,13 @@ pub(crate) struct Shared {
     pub(crate) loaded: Option<Arc<crate::config::Loaded>>,
 }
 
+impl Shared {
+    /// Whether the host that a request goes to is told of deadlines and retries.
+    pub(crate) fn tells(&self, uri: &Uri) -> bool {
+        self.propagate_to.as_ref().is_none_or(|tell| tell(uri))
+    }
+}
+
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")

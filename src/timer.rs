@@ -27,7 +27,7 @@ pin_project! {
 }
 
 impl Timer {
-    /// Waits until `at`; for ever when that is `None`.
+    /// Waits until `at`; for ever when that is `None`. What has passed already needs no timer.
     pub(crate) fn poll_at(
         mut self: Pin<&mut Self>,
         at: Option<Instant>,
@@ -38,7 +38,11 @@ impl Timer {
         };
         loop {
             if self.until != Some(at) {
-                self.as_mut().arm(at);
+                let now = clock::now();
+                if at <= now {
+                    return Poll::Ready(());
+                }
+                self.as_mut().arm(at, now);
             }
             let Some(sleep) = self.as_mut().project().sleep.as_pin_mut() else {
                 return Poll::Pending;
@@ -55,9 +59,9 @@ impl Timer {
         }
     }
 
-    fn arm(self: Pin<&mut Self>, at: Instant) {
+    fn arm(self: Pin<&mut Self>, at: Instant, now: Instant) {
         let mut this = self.project();
-        let longest = clock::now().checked_add(LONGEST);
+        let longest = now.checked_add(LONGEST);
         let piece = longest.map_or(at, |longest| longest.min(at)).into();
         match this.sleep.as_mut().as_pin_mut() {
             Some(sleep) => sleep.reset(piece),

@@ -67,10 +67,13 @@ enum SchemeCode {
 impl SchemeCode {
     /// Returns `None` for a scheme that is not kept inline.
     fn of(scheme: Option<&Scheme>) -> Option<Self> {
-        match scheme.map(Scheme::as_str) {
+        match scheme {
             None => Some(Self::None),
-            Some(scheme) if scheme.eq_ignore_ascii_case("http") => Some(Self::Http),
-            Some(scheme) if scheme.eq_ignore_ascii_case("https") => Some(Self::Https),
+            Some(scheme) if *scheme == Scheme::HTTP => Some(Self::Http),
+            Some(scheme) if *scheme == Scheme::HTTPS => Some(Self::Https),
+            // In capitals it is another one to `Scheme`.
+            Some(scheme) if scheme.as_str().eq_ignore_ascii_case("http") => Some(Self::Http),
+            Some(scheme) if scheme.as_str().eq_ignore_ascii_case("https") => Some(Self::Https),
             Some(_) => None,
         }
     }
@@ -122,8 +125,9 @@ impl Key {
                 host: [0; INLINE],
             };
             if let Some(place) = inline.host.get_mut(..host.len()) {
-                place.copy_from_slice(host.as_bytes());
-                place.make_ascii_lowercase();
+                for (to, from) in place.iter_mut().zip(host.as_bytes()) {
+                    *to = from.to_ascii_lowercase();
+                }
                 return Self(Repr::Authority(inline));
             }
         }
@@ -263,9 +267,7 @@ fn split(authority: &str) -> (&str, Option<u16>) {
         }
     }
     let host = authority.get(start..colon.unwrap_or(authority.len()));
-    let port = colon
-        .and_then(|colon| authority.get(colon + 1..))
-        .and_then(|port| port.parse().ok());
+    let port = colon.and_then(|colon| authority.get(colon + 1..)?.parse().ok());
     (host.unwrap_or_default(), port)
 }
 

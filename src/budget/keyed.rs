@@ -14,7 +14,7 @@
 //! it costs a flood of different keys next to nothing each. If it finds none, the new key shares one
 //! overflow account with all others in its position, until there is room.
 
-use super::Key;
+use super::{Key, hash::Seed};
 use std::{
     collections::{HashMap, hash_map::Entry},
     fmt,
@@ -36,7 +36,7 @@ const SHARDS: usize = 16;
 /// How long a shard is not searched again for entries to evict.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-type Shard<T> = RwLock<HashMap<Key, T>>;
+type Shard<T> = RwLock<HashMap<Key, T, Seed>>;
 
 type Create<T> = Box<dyn Fn(Instant) -> T + Send + Sync>;
 
@@ -81,8 +81,9 @@ impl<T> KeyMap<T> {
         create: impl Fn(Instant) -> T + Send + Sync + 'static,
         is_refilled: impl Fn(&T, Instant) -> bool + Send + Sync + 'static,
     ) -> Self {
+        let seed = Seed::random();
         Self {
-            shards: std::array::from_fn(|_| Shard::default()),
+            shards: std::array::from_fn(|_| Shard::new(HashMap::with_hasher(seed))),
             overflow: OnceLock::new(),
             len: AtomicUsize::new(0),
             overflowed: AtomicU64::new(0),

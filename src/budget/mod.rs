@@ -19,6 +19,7 @@
 //! [`BudgetScope`].
 
 mod closures;
+mod hash;
 mod key;
 mod keyed;
 pub(crate) mod milli;

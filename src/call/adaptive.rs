@@ -89,8 +89,8 @@ impl<S, B> Call<S, B> {
             retry_after: Some(wait),
         } = allowed.circuit
         {
-            let hint = self.progress.hint.map(|(hint, _)| hint);
-            self.progress.hint = Some((hint.max(Some(wait)).unwrap_or(wait), now));
+            let hint = self.progress.trouble.hint.map(|(hint, _)| hint);
+            self.progress.trouble.hint = Some((hint.max(Some(wait)).unwrap_or(wait), now));
         }
     }
 

@@ -13,7 +13,7 @@ impl<S, B> Call<S, B> {
 
     /// When the retry that stands is to be sent, if that is longer away than the call is to sleep.
     pub(super) fn deferred_to(&self) -> Option<Instant> {
-        let retry = self.progress.retry.as_ref()?;
+        let retry = self.progress.trouble.retry.as_ref()?;
         let wait = retry.send_at.saturating_duration_since(retry.decided);
         self.defers(wait).then_some(retry.send_at)
     }
@@ -26,7 +26,7 @@ impl<S, B> Call<S, B> {
     ) -> Result<(), StopReason> {
         let wait = send_at.saturating_duration_since(now);
         if self.defers(wait) {
-            self.progress.hint = Some((wait, now));
+            self.progress.trouble.hint = Some((wait, now));
             return Err(StopReason::Deferred);
         }
         Ok(())
@@ -53,7 +53,7 @@ where
             permit.sent();
         }
         let wait = send_at.saturating_duration_since(now);
-        self.progress.hint = Some((wait, now));
+        self.progress.trouble.hint = Some((wait, now));
         self.stop(StopReason::Deferred, Some(ended), now)
     }
 }

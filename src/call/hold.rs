@@ -34,14 +34,14 @@ impl<S, B> Call<S, B> {
         };
         self.sleeps_until(send_at, now)?;
         let place = self.shared.waiting.enter().ok_or(StopReason::Overloaded)?;
-        self.progress.retry = Some(Pending {
+        self.progress.trouble.retry = Some(Pending {
             decided: now,
             send_at,
             cause: Cause::Other,
             permit: None,
             _place: place,
         });
-        self.progress.waiting_since = Some(now);
+        self.progress.trouble.waiting_since = Some(now);
         let wait = send_at.saturating_duration_since(now);
         self.tell(now, |observer, call| {
             observer.first_attempt_held(call, wait);
@@ -59,7 +59,7 @@ impl<S, B> Call<S, B> {
         if let Some(later) = held_until {
             self.sleeps_until(later, now)?;
         }
-        if let (Some(retry), Some(later)) = (&mut self.progress.retry, held_until) {
+        if let (Some(retry), Some(later)) = (&mut self.progress.trouble.retry, held_until) {
             retry.send_at = later;
             return Ok(false);
         }
@@ -77,14 +77,19 @@ impl<S, B> Call<S, B> {
         let Some(held) = self.held_back(now) else {
             return Ok(None);
         };
-        self.progress.hint = Some((held.left, now));
+        self.progress.trouble.hint = Some((held.left, now));
         let latest = self
             .remaining(now)
             .map(|left| left.saturating_sub(self.policy.min_attempt()));
         let latest = latest.unwrap_or(Duration::MAX);
         // Others may be asked to wait again and again. This call waits no longer for that than it would
         // for a wait that it was asked for itself.
-        let waited = self.progress.retry.as_ref().map(|retry| retry.decided);
+        let waited = self
+            .progress
+            .trouble
+            .retry
+            .as_ref()
+            .map(|retry| retry.decided);
         let waited = waited.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let in_all = waited.saturating_add(held.left);
         if in_all > self.policy.max_retry_after() || held.left > latest {
@@ -100,7 +105,8 @@ impl<S, B> Call<S, B> {
     /// How long calls like this one are held back.
     pub(super) fn held_back(&self, now: Instant) -> Option<HeldBack> {
         let holds = self.shared.hold_off.as_ref()?;
-        holds.held_back(self.held_as.as_ref()?, self.tenant.as_deref(), now)
+        let held_as = self.held_as.as_ref()?;
+        holds.held_back(&held_as.dependency, held_as.tenant.as_deref(), now)
     }
 }
 
@@ -128,7 +134,7 @@ where
             .into_iter()
             .chain(self.held_back(now))
             .max_by_key(|held| held.left);
-        self.progress.hint = hint.map(|hint| (hint.left, now));
+        self.progress.trouble.hint = hint.map(|hint| (hint.left, now));
         hint
     }
 
@@ -150,14 +156,14 @@ where
         match self.policy.hint(response.headers(), SystemTime::now()) {
             Hint::Wait(wait) => {
                 let held_as = self.held_as.as_ref();
-                if let Some(((holds, key), cause)) = holds.zip(held_as).zip(verdict.cause()) {
+                if let Some(((holds, held_as), cause)) = holds.zip(held_as).zip(verdict.cause()) {
                     let tenant = match cause {
-                        Cause::Throttled => Some(self.tenant.as_deref()),
+                        Cause::Throttled => Some(held_as.tenant.as_deref()),
                         Cause::Unavailable => Some(None),
                         _ => None,
                     };
                     if let Some(tenant) = tenant {
-                        holds.hold(key, tenant, wait, now);
+                        holds.hold(&held_as.dependency, tenant, wait, now);
                         self.watched(now, |observer, call| observer.held_off(call, wait));
                     }
                 }

@@ -12,17 +12,17 @@ mod refresh;
 mod resume;
 mod stop;
 mod tell;
+mod trouble;
 
 use crate::{
     body::{BoxError, ReplayBody, ResponseBody},
     budget::{Budget, Key, Permit},
-    client::KeptError,
     clock,
     control::Sleeper,
     deadline::{LEAST_REMAINING, Ownership, Received, RetriedAbove, RetryAttempt, Scope},
     decide::ReplayClass,
     drain,
-    exhausted::{Ending, History},
+    exhausted::Ending,
     observe::Watch,
     policy::RetryPolicy,
     reason::{Cause, Processed, StopReason},
@@ -30,7 +30,7 @@ use crate::{
     template::Template,
     waiting::WaitingPlace,
 };
-use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
+use http::{Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body;
 use std::{
     sync::Arc,
@@ -39,8 +39,8 @@ use std::{
 use tower_service::Service;
 use tracing::Span;
 
-use self::refresh::Refresh;
 pub(crate) use self::{gates::Gated, refresh::Asking, resume::Resume};
+use self::{refresh::Refresh, trouble::LazyTrouble};
 
 /// The answer of a call.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -106,10 +106,8 @@ pub(crate) struct Call<S, B> {
     pub(crate) received: Option<Received>,
     /// Who retries the call, when that is not this layer.
     pub(crate) above: Option<Ownership>,
-    /// The dependency, where calls to it may be held back, whatever account the budget keeps.
-    pub(crate) held_as: Option<Key>,
-    /// Whose call it is, where that decides who is held back.
-    pub(crate) tenant: Option<String>,
+    /// Where calls may be held back. In a box: most layers have none.
+    pub(crate) held_as: Option<Box<HeldAs>>,
     /// Whether the next hop is told of deadlines and retries.
     pub(crate) tells: bool,
     /// What outlives the process, if the caller wants that.
@@ -120,6 +118,14 @@ pub(crate) struct Call<S, B> {
     pub(crate) sleeper: Option<Sleeper>,
     pub(crate) progress: Progress,
     pub(crate) watch: Watch,
+}
+
+/// What a call is held back as.
+pub(crate) struct HeldAs {
+    /// The dependency, whatever account the budget keeps.
+    pub(crate) dependency: Key,
+    /// Whose call it is, where that decides who is held back.
+    pub(crate) tenant: Option<String>,
 }
 
 /// What later attempts need: an inner service of their own, and the request.
@@ -135,25 +141,12 @@ pub(crate) struct Progress {
     attempt_started: Instant,
     /// When the attempt under way is cut: its own time-out or the deadline, whichever is earlier.
     attempt_limit: Option<Instant>,
-    /// The retry that stands, from the decision until it is sent.
-    retry: Option<Pending>,
-    /// The retry under way.
-    permit: Option<Permit>,
     refresh: Refresh,
     /// The generation of the credentials that the attempt under way was sent with.
     credentials: u64,
-    waited: Duration,
-    /// Since when the retry that was told of waits.
-    waiting_since: Option<Instant>,
-    last_wait: Duration,
-    /// The latest wait that the server asked for, and when.
-    hint: Option<(Duration, Instant)>,
     processed: Processed,
     last: Ending,
-    last_error: Option<KeptError>,
-    /// What a `429` said of the caller's limits.
-    rate_limit: HeaderMap,
-    history: History,
+    trouble: LazyTrouble,
 }
 
 /// A retry between its decision and its sending.
@@ -173,23 +166,15 @@ impl Progress {
             attempts,
             attempt_started: started,
             attempt_limit: None,
-            retry: None,
-            permit: None,
             refresh: Refresh::default(),
             credentials: 0,
-            waited: Duration::ZERO,
-            waiting_since: None,
-            last_wait: Duration::ZERO,
-            hint: None,
             processed: if attempts == 0 {
                 Processed::No
             } else {
                 Processed::Unknown
             },
             last: Ending::default(),
-            last_error: None,
-            rate_limit: HeaderMap::new(),
-            history: History::default(),
+            trouble: LazyTrouble::default(),
         }
     }
 }
@@ -217,7 +202,7 @@ impl<S, B> Call<S, B> {
 
     /// How long the failed response may be drained.
     pub(crate) fn drain_until(&self) -> Option<Instant> {
-        let decided = self.progress.retry.as_ref()?.decided;
+        let decided = self.progress.trouble.retry.as_ref()?.decided;
         let longest = decided.checked_add(drain::LONGEST);
         let latest = self
             .deadline
@@ -227,7 +212,11 @@ impl<S, B> Call<S, B> {
 
     /// When the retry that stands is to be sent.
     pub(crate) fn send_at(&self) -> Option<Instant> {
-        self.progress.retry.as_ref().map(|retry| retry.send_at)
+        self.progress
+            .trouble
+            .retry
+            .as_ref()
+            .map(|retry| retry.send_at)
     }
 
     pub(crate) fn remaining(&self, now: Instant) -> Option<Duration> {
@@ -361,10 +350,13 @@ impl<S, B> Call<S, B> {
 
     /// Counts the time that the retry waited until it was sent or given up.
     fn end_wait(&mut self, now: Instant) {
-        if let Some(retry) = &self.progress.retry {
+        let Some(trouble) = self.progress.trouble.get_mut() else {
+            return;
+        };
+        if let Some(retry) = &trouble.retry {
             let waited = now.saturating_duration_since(retry.decided);
-            self.progress.waited += waited;
-            self.progress.history.wait(waited);
+            trouble.waited += waited;
+            trouble.history.wait(waited);
         }
     }
 }
@@ -386,10 +378,11 @@ where
         self.end_wait(now);
         self.sleeper = None;
         self.begin_attempt(&mut head, now);
-        let retry = self.progress.retry.take();
-        self.progress.permit = retry.and_then(|retry| retry.permit);
-        if let Some(permit) = &mut self.progress.permit {
-            permit.sent();
+        if let Some(trouble) = self.progress.trouble.get_mut() {
+            trouble.permit = trouble.retry.take().and_then(|retry| retry.permit);
+            if let Some(permit) = &mut trouble.permit {
+                permit.sent();
+            }
         }
         Ok(Request::from_parts(head, body))
     }

@@ -125,7 +125,7 @@ where
             return self.granted(None, ended);
         }
         self.watched(now, |observer, call| {
-            let asked = self.progress.retry.as_ref();
+            let asked = self.progress.trouble.retry.as_ref();
             let cause = asked.map_or(Cause::Other, |retry| retry.cause);
             observer.budget_denied(call, cause, reason);
         });
@@ -134,7 +134,9 @@ where
 
     fn classify<R, E: 'static>(&self, ended: &Ended<R, E>, now: Instant) -> Verdict {
         let result = self.result(ended);
-        let Some(again) = self.again.as_ref().filter(|_| !self.is_never()) else {
+        // Only who has a classifier looks at the request again.
+        let asked = self.policy.has_classifier() && !self.is_never();
+        let Some(again) = self.again.as_ref().filter(|_| asked) else {
             return self.policy.classify_by_tables(result, self.shared.side);
         };
         let outcome = Outcome {
@@ -167,7 +169,8 @@ where
             self.budget().deposit(&self.key, failed, now);
             self.watched(now, |observer, call| observer.deposited(call, failed));
         }
-        match self.progress.permit.take() {
+        let trouble = self.progress.trouble.get_mut();
+        match trouble.and_then(|trouble| trouble.permit.take()) {
             Some(permit) if verdict.is_local_overload() => permit.give_back(now),
             Some(permit) if !verdict.earns_nothing() => permit.succeeded(now),
             // Dropped, it counts as failed.
@@ -218,13 +221,15 @@ where
         let ending = self.ending(ended, now);
         let progress = &mut self.progress;
         progress.last = ending;
-        progress.last_error = None;
-        progress.rate_limit.clear();
+        if let Some(trouble) = progress.trouble.get_mut() {
+            trouble.last_error = None;
+            trouble.rate_limit.clear();
+        }
         if verdict.processed() != Processed::No {
             progress.processed = Processed::Unknown;
         }
         if self.again.is_some() || matches!(ended, Ended::Cut) {
-            progress.history.push(AttemptRecord {
+            progress.trouble.history.push(AttemptRecord {
                 attempt: progress.attempts,
                 ending,
                 elapsed: now - progress.attempt_started,
@@ -270,7 +275,9 @@ where
             _ => true,
         };
         let backoff = match verdict.cause() {
-            Some(cause) if more => self.policy.backoff(cause, attempts, progress.last_wait),
+            Some(cause) if more => self
+                .policy
+                .backoff(cause, attempts, progress.trouble.last_wait),
             _ => Duration::ZERO,
         };
         let situation = Situation {
@@ -299,7 +306,7 @@ where
         ended: Ended<R, E>,
         now: Instant,
     ) -> Step<R, E> {
-        self.progress.retry = None;
+        self.progress.trouble.retry = None;
         if matches!(ended, Ended::Cut) {
             return self.stop(StopReason::AttemptTimeout, Some(ended), now);
         }
@@ -320,7 +327,7 @@ where
         let Some(place) = self.shared.waiting.enter() else {
             return self.stop(StopReason::Overloaded, Some(ended), now);
         };
-        self.progress.retry = Some(Pending {
+        self.progress.trouble.retry = Some(Pending {
             decided: now,
             send_at,
             cause,
@@ -362,19 +369,20 @@ where
         if let Some(send_at) = self.deferred_to() {
             return self.defer(permit, send_at, ended, now);
         }
-        let progress = &mut self.progress;
-        let Some(retry) = &mut progress.retry else {
+        let last = self.progress.last;
+        let trouble = &mut *self.progress.trouble;
+        let Some(retry) = &mut trouble.retry else {
             unreachable!("a budget is asked only for a retry that was decided on");
         };
         retry.permit = permit;
-        progress.last_wait = retry.send_at - retry.decided;
-        progress.waiting_since = Some(retry.decided);
+        trouble.last_wait = retry.send_at - retry.decided;
+        trouble.waiting_since = Some(retry.decided);
         let scheduled = RetryScheduled {
             cause: retry.cause,
-            status: progress.last.status,
-            error_type: progress.last.error_type,
-            wait: progress.last_wait,
-            hint: progress.hint.map(|(hint, _)| hint),
+            status: last.status,
+            error_type: last.error_type,
+            wait: trouble.last_wait,
+            hint: trouble.hint.map(|(hint, _)| hint),
             withdrawn,
         };
         self.tell(now, |observer, call| {
@@ -384,11 +392,11 @@ where
         let progress = &mut self.progress;
         Step::Retry(match ended {
             Ended::Response(response) => {
-                progress.rate_limit = super::stop::rate_limit(&response);
+                progress.trouble.rate_limit = super::stop::rate_limit(&response);
                 Some(response.into_body())
             }
             Ended::Error(error) => {
-                progress.last_error = client::keep_error(error, self.policy.error_types());
+                progress.trouble.last_error = client::keep_error(error, self.policy.error_types());
                 None
             }
             Ended::Cut => None,

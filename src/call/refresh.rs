@@ -83,7 +83,7 @@ where
             return Err(ended);
         };
         self.progress.refresh = Refresh::UnderWay;
-        self.progress.retry = Some(Pending {
+        self.progress.trouble.retry = Some(Pending {
             decided: now,
             send_at: now,
             cause: Cause::Credentials,
@@ -125,7 +125,7 @@ where
     ) -> Step<R, E> {
         self.progress.refresh = Refresh::Done;
         if !stands {
-            self.progress.retry = None;
+            self.progress.trouble.retry = None;
             let skip = SkipReason::FinalAnswer;
             return Step::Answer(self.let_stand(ended, Some(skip), now));
         }
@@ -133,7 +133,7 @@ where
         if let Some(value) = value {
             self.again().template.set(header::AUTHORIZATION, value);
         }
-        if let Some(retry) = &mut self.progress.retry {
+        if let Some(retry) = &mut self.progress.trouble.retry {
             retry.send_at = now;
         }
         self.granted(None, ended)

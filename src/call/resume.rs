@@ -44,6 +44,12 @@ enum Paying {
 }
 
 impl Resume {
+    /// Whether the caller put something on the request.
+    pub(crate) fn is_on(head: &Parts) -> bool {
+        let extensions = &head.extensions;
+        extensions.get::<RetryState>().is_some() || extensions.get::<Persist>().is_some()
+    }
+
     /// Takes what the caller put on the request.
     pub(crate) fn take(head: &mut Parts, now: Instant) -> Option<Box<Self>> {
         let state = head.extensions.remove::<RetryState>();
@@ -264,7 +270,7 @@ where
             Ok(mut permit) => {
                 resume.paying = Paying::Paid;
                 permit.observed(self.shared.observer.as_ref());
-                if let Some(retry) = &mut self.progress.retry {
+                if let Some(retry) = &mut self.progress.trouble.retry {
                     retry.permit = Some(permit);
                 }
                 Poll::Ready(Ok(()))

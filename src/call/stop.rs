@@ -89,7 +89,7 @@ where
         RetryInfo {
             attempts: self.progress.attempts,
             elapsed: now - self.started,
-            waited: self.progress.waited,
+            waited: self.progress.trouble.waited,
             skipped,
         }
     }
@@ -111,7 +111,7 @@ where
     ) -> Answer<R, E> {
         self.end_wait(now);
         // Gives back a permit whose retry was not sent, and the place in the waiting room.
-        self.progress.retry = None;
+        self.progress.trouble.retry = None;
         self.again = None;
         let answer = self.policy.on_exhausted(self.shared.side);
         let pass_through = answer == OnExhausted::PassThrough;
@@ -128,11 +128,11 @@ where
                 return Err(error);
             }
             Some(Ended::Response(response)) => {
-                self.progress.rate_limit = rate_limit(&response);
+                self.progress.trouble.rate_limit = rate_limit(&response);
             }
             Some(Ended::Error(error)) => {
                 let error_types = self.policy.error_types();
-                self.progress.last_error = client::keep_error(error, error_types);
+                self.progress.trouble.last_error = client::keep_error(error, error_types);
             }
             Some(Ended::Cut) | None => {}
         }
@@ -141,7 +141,7 @@ where
             Some(inbound) if inbound.edge => OnExhausted::Terse,
             _ => answer,
         };
-        let kept = std::mem::take(&mut self.progress.rate_limit);
+        let kept = std::mem::take(&mut self.progress.trouble.rate_limit);
         let info = self.info(None, now);
         let mut response = respond(exhausted, kept, answer, &self.method);
         response.extensions_mut().insert(info);
@@ -162,14 +162,14 @@ where
             attempts: progress.attempts,
             max_attempts: self.limit,
             elapsed: now - self.started,
-            waited: progress.waited,
+            waited: progress.trouble.waited,
             last: progress.last,
-            error: progress.last_error.take(),
+            error: progress.trouble.last_error.take(),
             retryable: reason == StopReason::Deferred || !unsafe_to_repeat,
             processed: progress.processed,
             retry_after,
             instance: self.instance.take(),
-            history: std::mem::take(&mut progress.history),
+            history: std::mem::take(&mut progress.trouble.history),
         });
         self.tell(now, |observer, call| observer.stopped(call, &exhausted));
         let attempts = self.progress.attempts;
@@ -188,7 +188,7 @@ const LONGEST_OWN_RETRY_AFTER: f64 = 60.0;
 impl Progress {
     /// What is left of the wait that the call was asked for.
     fn hint_left(&self, now: Instant) -> Option<Duration> {
-        let (hint, seen) = self.hint?;
+        let (hint, seen) = self.trouble.hint?;
         Some(hint.saturating_sub(now.saturating_duration_since(seen)))
     }
 

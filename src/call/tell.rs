@@ -48,9 +48,9 @@ impl<S, B> Call<S, B> {
             started: self.started,
             at,
             deadline: self.deadline,
-            waited: self.progress.waited,
-            waiting_since: self.progress.waiting_since,
-            hint: self.progress.hint.map(|(hint, _)| hint),
+            waited: self.progress.trouble.waited,
+            waiting_since: self.progress.trouble.waiting_since,
+            hint: self.progress.trouble.hint.map(|(hint, _)| hint),
             routed: self.budget.as_ref(),
             shared: &self.shared,
         }
@@ -62,7 +62,9 @@ impl<S, B> Call<S, B> {
         if self.watch.is_some() {
             self.tell_of_attempt(head, now);
         }
-        self.progress.waiting_since = None;
+        if let Some(trouble) = self.progress.trouble.get_mut() {
+            trouble.waiting_since = None;
+        }
     }
 
     #[inline(never)]
@@ -70,7 +72,12 @@ impl<S, B> Call<S, B> {
         let attempts = self.progress.attempts;
         self.watch.attempt_started(attempts, head, self.shared.side);
         self.watched(now, |observer, call| {
-            let retry = self.progress.retry.as_ref().filter(|_| attempts > 1);
+            let retry = self
+                .progress
+                .trouble
+                .retry
+                .as_ref()
+                .filter(|_| attempts > 1);
             observer.attempt_started(call, retry.map(|retry| retry.cause));
         });
     }
@@ -93,8 +100,10 @@ impl<S, B> Call<S, B> {
         self.end_wait(now);
         self.observe_deadline(Duration::ZERO, now);
         // Dropped, they tell the budget what became of the retry.
-        self.progress.retry = None;
-        self.progress.permit = None;
+        if let Some(trouble) = self.progress.trouble.get_mut() {
+            trouble.retry = None;
+            trouble.permit = None;
+        }
         self.tell(now, |observer, call| observer.cancelled(call, during));
         self.watch
             .call_ended(CallOutcome::Cancelled, self.progress.attempts, None);

@@ -73,6 +73,11 @@ impl Scope {
             .or_else(Self::current)
     }
 
+    /// Whether a request inherits anything.
+    pub(crate) fn is_inherited(request: &Parts) -> bool {
+        CURRENT.try_with(|_| ()).is_ok() || request.extensions.get::<Captured>().is_some()
+    }
+
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }

@@ -44,7 +44,31 @@ pub struct CallView<'a> {
     pub(crate) shared: &'a Shared,
 }
 
-impl CallView<'_> {
+impl<'a> CallView<'a> {
+    /// A call of one attempt, of which no more is known.
+    pub(crate) fn of_one_attempt(
+        dependency: &'a Key,
+        method: &'a Method,
+        at: Instant,
+        shared: &'a Shared,
+    ) -> Self {
+        Self {
+            routed: None,
+            dependency,
+            method,
+            operation: None,
+            attempts: 1,
+            max_attempts: 1,
+            started: at,
+            at,
+            deadline: None,
+            waited: Duration::ZERO,
+            waiting_since: None,
+            hint: None,
+            shared,
+        }
+    }
+
     /// Returns the time from the beginning of the call to this event.
     pub fn elapsed(&self) -> Duration {
         self.at.saturating_duration_since(self.started)

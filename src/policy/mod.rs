@@ -174,6 +174,16 @@ impl RetryPolicy {
         }
     }
 
+    /// Whether a call under this policy is sent once, as it is, and ends when it ends.
+    pub(crate) fn only_watches(&self, side: Side) -> bool {
+        let settings = &*self.0;
+        settings.max_attempts == 1
+            && !matches!(self.total_timeout(side), TotalTimeout::Always(_))
+            && settings.attempt_timeout.is_none()
+            && settings.credentials.is_none()
+            && !settings.idempotency_keys
+    }
+
     /// The time limit of an attempt that begins with `remaining` left of the deadline.
     pub(crate) fn attempt_timeout(
         &self,
@@ -257,6 +267,11 @@ impl RetryPolicy {
         let own = self.0.classifier.as_ref();
         own.and_then(|classifier| classifier.classify(outcome))
             .unwrap_or_else(|| self.classify_by_tables(outcome.result, side))
+    }
+
+    /// Whether there is a classifier of the user's.
+    pub(crate) fn has_classifier(&self) -> bool {
+        self.0.classifier.is_some()
     }
 
     /// The verdict for a call whose request head was not kept.
