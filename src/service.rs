@@ -155,7 +155,7 @@ impl<S> RetryBudget<S> {
         policy: Option<RetryPolicy>,
         size: Option<&SizeHint>,
         now: Instant,
-    ) -> Call<S, B> {
+    ) -> Box<Call<S, B>> {
         let shared = &self.shared;
         let mut received = shared
             .inbound
@@ -198,7 +198,7 @@ impl<S> RetryBudget<S> {
                 tenant: holds.tenant(head),
             })
         });
-        Call {
+        Box::new(Call {
             key: shared.keys.key(head),
             class,
             method: head.method.clone(),
@@ -217,7 +217,7 @@ impl<S> RetryBudget<S> {
             policy,
             shared: Arc::clone(shared),
             watch: Watch::default(),
-        }
+        })
     }
 
     /// The policy, where nothing is to be taken off the request before it is chosen.
