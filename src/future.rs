@@ -198,6 +198,10 @@ where
         loop {
             let step = match this.state.as_mut().project() {
                 StateProj::Attempt { future } => match call.inside(|| future.poll(cx)) {
+                    Poll::Ready(Ok(response)) if call.is_plain_success(&response) => {
+                        this.state.set(State::Done);
+                        return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    }
                     Poll::Ready(result) => call.ended(Ended::from(result)),
                     Poll::Pending => {
                         ready!(this.timer.as_mut().poll_at(call.attempt_limit(), cx));

@@ -12,10 +12,10 @@ use crate::{
     exhausted::{AttemptRecord, Ending},
     hold_off::HeldBack,
     observe::RetryScheduled,
-    policy::{Outcome, ResponseView, ResultView, Verdict},
+    policy::{Outcome, ResultView, Verdict},
     reason::{Cause, Processed, SkipReason, StopReason},
 };
-use http::StatusCode;
+use http::{Response, StatusCode};
 use http_body::Body;
 use std::{
     any::type_name,
@@ -28,6 +28,23 @@ where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
+    /// Whether the first attempt is a success that nobody has anything to add to. It is settled then.
+    ///
+    /// The end of nearly all calls, without what only the others need.
+    pub(crate) fn is_plain_success<R>(&mut self, response: &Response<R>) -> bool {
+        let seen = self.watch.is_some() || self.received.is_some() || self.resume.is_some();
+        if seen || self.progress.attempts > 1 || self.policy.has_classifier() {
+            return false;
+        }
+        let view = ResultView::Response(response.into());
+        let verdict = self.policy.classify_by_tables(view, self.shared.side);
+        if verdict.is_success() {
+            self.settle(&verdict, clock::now());
+            self.again = None;
+        }
+        verdict.is_success()
+    }
+
     /// Makes the next step of an attempt that ended.
     pub(crate) fn ended<R, E: 'static>(&mut self, ended: Ended<R, E>) -> Step<R, E> {
         let now = clock::now();
@@ -146,11 +163,7 @@ where
 
     fn result<'a, R, E: 'static>(&self, ended: &'a Ended<R, E>) -> ResultView<'a> {
         match ended {
-            Ended::Response(response) => ResultView::Response(ResponseView {
-                status: response.status(),
-                headers: response.headers(),
-                extensions: response.extensions(),
-            }),
+            Ended::Response(response) => ResultView::Response(response.into()),
             Ended::Error(error) => ResultView::Error(self.policy.see_error(error)),
             Ended::Cut => ResultView::Cut,
         }

@@ -53,7 +53,7 @@ pub use self::{
     warning::Warning,
 };
 pub(crate) use self::{
-    classify::{ErrorView, RequestView, ResponseView, ResultView},
+    classify::{ErrorView, RequestView, ResultView},
     credentials::Refreshing,
     idempotency::is_idempotent,
 };
