@@ -82,26 +82,28 @@ fn a_call_that_is_only_watched_allocates_nothing() {
 }
 
 #[test]
-fn a_call_that_may_be_retried_allocates_its_copy_of_the_head_and_a_mark() {
+fn a_call_that_may_be_retried_allocates_four_times() {
     let counted = allocations(bare(steady().total_timeout(None), 200), four_headers);
-    // One piece for the headers; and a map with an entry, for an extension that tells layers inside.
-    assert_eq!(counted.count_total, 3);
-    assert!(counted.bytes_total < 400, "{counted:?}");
+    // What is known of the call; the headers, in one piece; and a map with an entry, for an extension that
+    // tells layers inside.
+    assert_eq!(counted.count_total, 4);
+    assert!(counted.bytes_total < 1200, "{counted:?}");
     assert_eq!(counted.count_current, -(owned_by_the_request()));
 }
 
 #[test]
 fn a_deadline_allocates_nothing_before_something_is_pending() {
     let limited = steady().total_timeout(support::SECOND);
-    assert_eq!(allocations(bare(limited, 200), four_headers).count_total, 3);
+    assert_eq!(allocations(bare(limited, 200), four_headers).count_total, 4);
 }
 
 #[test]
-fn headers_that_are_sent_allocate_once_each() {
+fn of_the_headers_that_are_sent_only_the_time_left_allocates() {
     let policy = steady().build().expect("a valid policy");
     let layer = RetryBudgetLayer::new().policy(policy);
     let counted = allocations(layer.layer(Inner(200)), four_headers);
-    assert!(counted.count_total <= 6, "{counted:?}");
+    // The map of the headers may grow for them.
+    assert!((5..=7).contains(&counted.count_total), "{counted:?}");
 }
 
 /// What a request frees when it is dropped.
