@@ -64,7 +64,8 @@ pin_project! {
     where
         S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
     {
-        call: Call<S, B>,
+        // In a box: it is moved with the future, by everybody outside.
+        call: Box<Call<S, B>>,
         span: Span,
         #[pin]
         state: State<S::Future, R, S::Error>,
@@ -127,7 +128,7 @@ where
     S: Service<Request<ReplayBody<B>>, Response = Response<R>>,
 {
     /// A call whose first attempt has been sent.
-    pub(crate) fn attempt(call: Call<S, B>, span: Span, future: S::Future) -> Self {
+    pub(crate) fn attempt(call: Box<Call<S, B>>, span: Span, future: S::Future) -> Self {
         Self::new(call, span, State::Attempt { future })
     }
 
@@ -138,17 +139,17 @@ where
     }
 
     /// A call whose first attempt is held back.
-    pub(crate) fn held(call: Call<S, B>, span: Span) -> Self {
+    pub(crate) fn held(call: Box<Call<S, B>>, span: Span) -> Self {
         Self::new(call, span, State::Wait)
     }
 
     /// A call that was refused without an attempt.
-    pub(crate) fn answered(call: Call<S, B>, span: Span, answer: Answer<R, S::Error>) -> Self {
+    pub(crate) fn answered(call: Box<Call<S, B>>, span: Span, answer: Answer<R, S::Error>) -> Self {
         let answer = Some(answer);
         Self::new(call, span, State::Answered { answer })
     }
 
-    fn new(call: Call<S, B>, span: Span, state: State<S::Future, R, S::Error>) -> Self {
+    fn new(call: Box<Call<S, B>>, span: Span, state: State<S::Future, R, S::Error>) -> Self {
         let running = Running {
             call,
             span,
@@ -197,6 +198,10 @@ where
         loop {
             let step = match this.state.as_mut().project() {
                 StateProj::Attempt { future } => match call.inside(|| future.poll(cx)) {
+                    Poll::Ready(Ok(response)) if call.is_plain_success(&response) => {
+                        this.state.set(State::Done);
+                        return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    }
                     Poll::Ready(result) => call.ended(Ended::from(result)),
                     Poll::Pending => {
                         ready!(this.timer.as_mut().poll_at(call.attempt_limit(), cx));

@@ -9,7 +9,7 @@ use crate::{
     clock,
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
     observe::{CallView, Observe, Skipped, Tracing},
-    policy::{ResponseView, ResultView, RetryPolicy, Verdict},
+    policy::{ResultView, RetryPolicy, Verdict},
     reason::SkipReason,
     service::Chosen,
     shared::Shared,
@@ -59,11 +59,7 @@ impl Passing {
     ) -> Result<Response<ResponseBody<R>>, E> {
         let now = clock::now();
         let view = match &result {
-            Ok(response) => ResultView::Response(ResponseView {
-                status: response.status(),
-                headers: response.headers(),
-                extensions: response.extensions(),
-            }),
+            Ok(response) => ResultView::Response(response.into()),
             Err(error) => ResultView::Error(self.policy.see_error(error)),
         };
         let verdict = self.policy.classify_by_tables(view, self.shared.side);

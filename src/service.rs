@@ -159,7 +159,7 @@ impl<S> RetryBudget<S> {
         chosen: Option<Chosen>,
         size: Option<&SizeHint>,
         now: Instant,
-    ) -> Call<S, B> {
+    ) -> Box<Call<S, B>> {
         let key = shared.keys.key(head);
         let mut gated = Gated::new(shared.gates);
         let mut received = shared
@@ -223,7 +223,7 @@ impl<S> RetryBudget<S> {
                 tenant: holds.tenant(head),
             })
         });
-        Call {
+        Box::new(Call {
             key,
             budget,
             class,
@@ -246,7 +246,7 @@ impl<S> RetryBudget<S> {
             sleeper: None,
             shared,
             watch: Watch::default(),
-        }
+        })
     }
 }
 

@@ -22,6 +22,7 @@ use tower_service::Service;
 #[derive(Clone, Default)]
 pub struct Inner {
     pending: bool,
+    failing: bool,
     /// Counts the requests, of which every other one fails. `None` when none does.
     requests: Option<Arc<AtomicU32>>,
 }
@@ -36,15 +37,24 @@ impl Inner {
     pub fn pending() -> Self {
         Self {
             pending: true,
-            requests: None,
+            ..Self::default()
         }
     }
 
     /// Answers at once, first with a `503`, then with a success.
     pub fn failing_first() -> Self {
         Self {
-            pending: false,
             requests: Some(Arc::default()),
+            ..Self::default()
+        }
+    }
+
+    /// Answers at once, with a `503`.
+    #[allow(dead_code, reason = "not by everybody who has this module")]
+    pub fn failing_always() -> Self {
+        Self {
+            failing: true,
+            ..Self::default()
         }
     }
 }
@@ -66,7 +76,7 @@ impl<B: Body> Service<Request<B>> for Inner {
             head,
             body,
             pending: self.pending,
-            failing: number % 2 == 0,
+            failing: self.failing || number % 2 == 0,
         }
     }
 }

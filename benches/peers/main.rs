@@ -15,10 +15,12 @@
 #![allow(missing_docs, unreachable_pub, reason = "not a library")]
 
 mod budgets;
+mod floor;
 mod inner;
 mod loopback;
 mod measure;
 mod request;
+mod scale;
 mod stacks;
 
 use measure::{Group, Row};
@@ -40,6 +42,7 @@ fn main() {
     for (name, rows) in &measured {
         measure::print(name, rows);
     }
+    scale::measure();
     drop(inside);
     let mut ratios = call_ratios(&measured);
     ratios.extend(budgets::measure());

@@ -1,6 +1,7 @@
 //! Ours, and what is used in its place.
 
 use crate::{
+    floor::Floor,
     inner::Inner,
     measure::{Case, Group},
     request::{self, Streamed},
@@ -32,6 +33,8 @@ use tower_retry_budget::{
     policy::{Backoff, RetryPolicyBuilder},
 };
 
+/// Not a peer: see [`crate::floor`].
+const FLOOR: &str = "the floor";
 const RESILIENCE: &str = "tower-resilience";
 
 const ATTEMPTS: u32 = 3;
@@ -50,8 +53,10 @@ pub fn groups() -> Vec<Group> {
         streamed(),
     ];
     let mut retries = group("one retry", request::owned, Inner::failing_first);
-    // Theirs sleeps before each retry, if only until the next tick of a timer that nobody turns here.
-    retries.cases.retain(|case| case.name != RESILIENCE);
+    // The floor retries nothing. Theirs sleeps before each retry, if only until the next tick of a timer that nobody turns here.
+    retries
+        .cases
+        .retain(|case| case.name != RESILIENCE && case.name != FLOOR);
     // The bare service is given the request twice.
     let mut inner = Inner::failing_first();
     let twice = move |(first, second)| {
@@ -77,6 +82,7 @@ where
             request,
             ours(RetryPolicy::never().to_builder(), inner()),
         ),
+        case(FLOOR, request, Floor::new(inner())),
         case("tower::retry", request, retry().layer(inner())),
         case("full stack", request, full_stack(inner())),
         case(RESILIENCE, request, resilience(inner())),
@@ -104,7 +110,7 @@ fn streamed() -> Group {
     Group { name, cases }
 }
 
-fn case<S, B>(name: &'static str, request: fn() -> Request<B>, mut service: S) -> Case
+pub fn case<S, B>(name: &'static str, request: fn() -> Request<B>, mut service: S) -> Case
 where
     S: Service<Request<B>> + 'static,
     B: 'static,
@@ -140,7 +146,7 @@ where
     )
 }
 
-fn plain() -> RetryPolicyBuilder {
+pub fn plain() -> RetryPolicyBuilder {
     RetryPolicy::builder()
         .max_attempts(ATTEMPTS)
         .total_timeout(None)
@@ -149,7 +155,7 @@ fn plain() -> RetryPolicyBuilder {
 }
 
 /// Ours, without a time limit and without headers.
-fn ours(policy: RetryPolicyBuilder, inner: Inner) -> RetryBudget<Inner> {
+pub fn ours(policy: RetryPolicyBuilder, inner: Inner) -> RetryBudget<Inner> {
     let layer = layer(policy);
     layer.no_deadline_header().no_attempt_header().layer(inner)
 }
@@ -160,7 +166,7 @@ fn all_on(inner: Inner) -> RetryBudget<Inner> {
     layer(policy).layer(inner)
 }
 
-fn layer(policy: RetryPolicyBuilder) -> RetryBudgetLayer {
+pub fn layer(policy: RetryPolicyBuilder) -> RetryBudgetLayer {
     let budget = TokenBudget::builder()
         .cap(AMPLE.into())
         .initial(AMPLE.into())
@@ -172,7 +178,7 @@ fn layer(policy: RetryPolicyBuilder) -> RetryBudgetLayer {
 
 /// The policy that tower's documentation has, for HTTP.
 #[derive(Clone)]
-struct ByHand {
+pub struct ByHand {
     left: u32,
     budget: Arc<TpsBudget>,
 }
@@ -205,7 +211,7 @@ impl<B: Clone, R, E> Policy<Request<B>, Response<R>, E> for ByHand {
     }
 }
 
-fn retry() -> RetryLayer<ByHand> {
+pub fn retry() -> RetryLayer<ByHand> {
     let budget = TpsBudget::new(Duration::from_secs(10), AMPLE, 0.2);
     RetryLayer::new(ByHand {
         left: ATTEMPTS - 1,

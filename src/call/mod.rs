@@ -10,6 +10,7 @@ mod hold;
 mod outcome;
 mod refresh;
 mod resume;
+mod settle;
 mod stop;
 mod tell;
 mod trouble;

@@ -7,12 +7,11 @@ use crate::{
     body::BoxError,
     budget::{Permit, Withdrawal},
     client, clock,
-    deadline::{Ownership, RetryAttempt, Scope},
     decide::{Decision, Situation, decide, spread},
     exhausted::{AttemptRecord, Ending},
     hold_off::HeldBack,
     observe::RetryScheduled,
-    policy::{Outcome, ResponseView, ResultView, Verdict},
+    policy::{Outcome, ResultView, Verdict},
     reason::{Cause, Processed, SkipReason, StopReason},
 };
 use http::StatusCode;
@@ -151,40 +150,10 @@ where
 
     fn result<'a, R, E: 'static>(&self, ended: &'a Ended<R, E>) -> ResultView<'a> {
         match ended {
-            Ended::Response(response) => ResultView::Response(ResponseView {
-                status: response.status(),
-                headers: response.headers(),
-                extensions: response.extensions(),
-            }),
+            Ended::Response(response) => ResultView::Response(response.into()),
             Ended::Error(error) => ResultView::Error(self.policy.see_error(error)),
             Ended::Cut => ResultView::Cut,
         }
-    }
-
-    /// Tells the budget of the attempt that ended: a first one fills it, a retry settles its permit.
-    /// What was refused within this process never reached the dependency, and counts as neither.
-    fn settle(&mut self, verdict: &Verdict, now: Instant) {
-        if self.deposits() && !verdict.is_local_overload() && !self.has_no_budget() {
-            let failed = verdict.earns_nothing();
-            self.budget().deposit(&self.key, failed, now);
-            self.watched(now, |observer, call| observer.deposited(call, failed));
-        }
-        let trouble = self.progress.trouble.get_mut();
-        match trouble.and_then(|trouble| trouble.permit.take()) {
-            Some(permit) if verdict.is_local_overload() => permit.give_back(now),
-            Some(permit) if !verdict.earns_nothing() => permit.succeeded(now),
-            // Dropped, it counts as failed.
-            _ => {}
-        }
-    }
-
-    /// Whether the attempt that ended fills the budget: the first one does, unless the call is itself
-    /// somebody's retry, or a layer outside in this stack counts it.
-    fn deposits(&self) -> bool {
-        let inherited = self.scope.as_ref().and_then(Scope::attempt);
-        self.progress.attempts == 1
-            && self.above != Some(Ownership::Told)
-            && !inherited.is_some_and(RetryAttempt::is_retry)
     }
 
     /// Whether the layer below gave up for a reason that leaves nothing to gain from asking again.

@@ -6,7 +6,7 @@ use crate::{
     client::{self, ErrorType, Recognised, Trust, recognise},
     reason::{Cause, Processed},
 };
-use http::{Extensions, HeaderMap, Method, StatusCode, Uri, header::RETRY_AFTER};
+use http::{Extensions, HeaderMap, Method, Response, StatusCode, Uri, header::RETRY_AFTER};
 use std::{any::Any, error::Error, fmt, time::Duration};
 
 /// Says what an outcome means.
@@ -78,6 +78,16 @@ pub(crate) struct ResponseView<'a> {
     pub(crate) status: StatusCode,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) extensions: &'a Extensions,
+}
+
+impl<'a, R> From<&'a Response<R>> for ResponseView<'a> {
+    fn from(response: &'a Response<R>) -> Self {
+        Self {
+            status: response.status(),
+            headers: response.headers(),
+            extensions: response.extensions(),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -47,7 +47,7 @@ mod warning;
 pub(crate) use self::data::PolicyData;
 pub(crate) use self::{
     adaptive::{Adaptive, Allowed},
-    classify::{ErrorView, RequestView, ResponseView, ResultView},
+    classify::{ErrorView, RequestView, ResultView},
     credentials::Refreshing,
     idempotency::is_idempotent,
 };
