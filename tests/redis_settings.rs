@@ -71,7 +71,7 @@ async fn accepts_the_longest_times() {
         .trickle(Duration::MAX)
         .build()
         .expect("valid settings");
-    assert!(asks(&Arc::new(budget)).await.is_ok());
+    is_granted(&Arc::new(budget), &KEY).await;
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn is_let_in_by_the_password_and_by_no_other() {
         Arc::new(RedisBudget::builder(&url).build().expect("a valid URL"))
     };
     let right = with(":hunter2@", "");
-    assert!(asks(&right).await.is_ok());
+    is_granted(&right, &KEY).await;
     assert_eq!(mode(&right), Some(StoreMode::Fleet));
     for (login, path) in [("", ""), (":wrong@", ""), (":hunter2@", "/999")] {
         let budget = with(login, path);
@@ -104,11 +104,14 @@ async fn a_key_of_another_type_costs_only_its_own_dependency_the_fleet() {
     sleep(Duration::from_millis(200)).await;
     assert_eq!(mode(&budget), Some(StoreMode::LocalShare));
     let other = Key::from_static("other");
-    assert!(asks_for(&budget, &other).await.is_ok());
+    is_granted(&budget, &other).await;
     // It heals when the intruder has gone.
     server.run(&["DEL", "{tower-retry-budget:1:search}"]).await;
-    sleep(Duration::from_millis(2500)).await;
-    assert_eq!(mode(&budget), Some(StoreMode::Fleet));
+    let end = Instant::now() + Duration::from_secs(5);
+    while mode(&budget) != Some(StoreMode::Fleet) {
+        assert!(Instant::now() < end, "not healed");
+        sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test]
@@ -116,7 +119,7 @@ async fn is_drained_twice_and_by_a_frozen_redis_in_time() {
     let server = RedisServer::start();
     let budget = RedisBudget::builder(&server.url());
     let budget = Arc::new(budget.build().expect("valid settings"));
-    assert!(asks(&budget).await.is_ok());
+    is_granted(&budget, &KEY).await;
     server.freeze();
     for _ in 0..2 {
         let began = Instant::now();
@@ -137,7 +140,7 @@ fn goes_on_with_its_share_when_its_runtime_has_ended() {
     let (first, second) = (runtime(), runtime());
     let budget = first.block_on(async { RedisBudget::builder(&server.url()).build() });
     let budget = Arc::new(budget.expect("valid settings"));
-    assert!(first.block_on(asks(&budget)).is_ok());
+    first.block_on(is_granted(&budget, &KEY));
     drop(first);
     second.block_on(async {
         for _ in 0..10 {
@@ -148,6 +151,15 @@ fn goes_on_with_its_share_when_its_runtime_has_ended() {
         let drained = tokio::time::timeout(Duration::from_secs(1), budget.drain());
         drained.await.expect("nothing to wait for");
     });
+}
+
+/// Asks until there is a lease: on a busy machine the first connection may take longer than a retry waits.
+async fn is_granted(budget: &Arc<RedisBudget>, key: &Key) {
+    let end = Instant::now() + Duration::from_secs(3);
+    while asks_for(budget, key).await.is_err() {
+        assert!(Instant::now() < end, "no lease");
+        sleep(Duration::from_millis(50)).await;
+    }
 }
 
 async fn asks(budget: &Arc<RedisBudget>) -> Result<(), StopReason> {
