@@ -162,3 +162,48 @@ async fn a_deploy_in_an_outage_brings_no_fresh_allowance() {
     let sum = granted.iter().chain(&again).sum::<u64>();
     assert_eq!(sum, 5);
 }
+
+#[tokio::test]
+async fn a_deploy_while_redis_is_frozen_brings_no_fresh_allowance() {
+    let server = RedisServer::start();
+    let fleet = Fleet {
+        url: &server.url(),
+        cap: 100,
+        trickle: Duration::ZERO,
+    };
+    let start = |runs| (0..8).map(|_| fleet.start(runs)).collect::<Vec<_>>();
+    let spent: u64 = start(seconds(2)).into_iter().map(|it| it.granted()).sum();
+    assert_eq!(spent, 5);
+    server.freeze();
+    let again = start(seconds(7));
+    sleep(seconds(3)).await;
+    server.thaw();
+    let granted: Vec<_> = again.into_iter().map(|it| it.granted()).collect();
+    let ledger = Ledger::read(&server).await;
+    println!("{granted:?} {ledger:?}");
+    assert_eq!(granted, [0; 8]);
+    assert_eq!(ledger.earned, 5000);
+}
+
+#[tokio::test]
+async fn a_deploy_while_redis_is_lost_brings_the_first_allowance_once_for_all() {
+    let mut server = RedisServer::start();
+    let url = server.url();
+    let fleet = Fleet {
+        url: &url,
+        cap: 100,
+        trickle: Duration::ZERO,
+    };
+    let start = |runs| (0..8).map(|_| fleet.start(runs)).collect::<Vec<_>>();
+    let spent: u64 = start(seconds(2)).into_iter().map(|it| it.granted()).sum();
+    assert_eq!(spent, 5);
+    server.kill();
+    let again = start(seconds(7));
+    sleep(seconds(3)).await;
+    server.restart();
+    let granted: Vec<_> = again.into_iter().map(|it| it.granted()).collect();
+    let ledger = Ledger::read(&server).await;
+    println!("{granted:?} {ledger:?}");
+    assert_eq!(granted.iter().sum::<u64>(), 5);
+    assert_eq!(ledger.earned, 5000);
+}
