@@ -117,6 +117,30 @@
 //! Tokio with its time driver enabled. The crate spawns no tasks, but for the one of a
 //! [`RedisBudget`](budget::RedisBudget).
 //!
+//! # What it costs
+//!
+//! What the layer adds to a call that succeeds at once, beside what others add to the same call, in one run of
+//! `cargo bench --bench peers`:
+//!
+//! | | time, of theirs | allocations | theirs |
+//! |---|---|---|---|
+//! | `RetryPolicy::never()`, beside `tower::retry` with a `TpsBudget` | 0.8 | 0 | 6 |
+//! | retries, without time limit and headers, beside the same | 2.9 | 4 | 6 |
+//! | the same with 16 headers | 0.8 | 4 | 30 |
+//! | the same with 64 headers | 0.4 | 4 | 126 |
+//! | everything on, beside `Timeout`, `tower::retry`, `Timeout` and two `SetRequestHeader` | 1.4 | 6 | 8 |
+//! | a body of 32 KiB that streams, beside one that is collected first | 1.2 | 8 | 10 |
+//!
+//! Less is better. In a small call the layer costs more than a loop around a cloned request: it keeps an account for
+//! each dependency, reads the clock twice and marks the request for layers inside. That alone, without deciding
+//! anything (`the floor` in the same run), is 1.2 of `tower::retry`. Over loopback the layer with its defaults adds about
+//! three tenths to the instructions of a hyper-util client. One retry costs several times as much as theirs: it waits in
+//! a bounded room, is withdrawn, observed and settled, and leaves a history.
+//!
+//! What this does not show: the time of a request over a network, next to which all of it is small; calls with
+//! a subscriber or an observer (`cargo bench --all-features --bench observe`); and other machines, where the ratios differ
+//! by some tenths. `benches/instructions/run` counts the instructions of the same paths, at two commits.
+//!
 //! # Features
 //!
 //! None is on by default. A feature changes nothing else than it says.

@@ -67,13 +67,10 @@ enum SchemeCode {
 impl SchemeCode {
     /// Returns `None` for a scheme that is not kept inline.
     fn of(scheme: Option<&Scheme>) -> Option<Self> {
-        match scheme {
+        match scheme.map(Scheme::as_str) {
             None => Some(Self::None),
-            Some(scheme) if *scheme == Scheme::HTTP => Some(Self::Http),
-            Some(scheme) if *scheme == Scheme::HTTPS => Some(Self::Https),
-            // In capitals it is another one to `Scheme`.
-            Some(scheme) if scheme.as_str().eq_ignore_ascii_case("http") => Some(Self::Http),
-            Some(scheme) if scheme.as_str().eq_ignore_ascii_case("https") => Some(Self::Https),
+            Some(scheme) if scheme.eq_ignore_ascii_case("http") => Some(Self::Http),
+            Some(scheme) if scheme.eq_ignore_ascii_case("https") => Some(Self::Https),
             Some(_) => None,
         }
     }

@@ -64,6 +64,9 @@ const PATHS: [(&str, fn(u32)); 11] = [
     ("deposit", deposits),
 ];
 
+/// More than any path needs that waits for nothing.
+const POLLS: usize = 100;
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -109,11 +112,8 @@ fn finish<S: Service<Request<B>>, B>(
             return answer;
         }
     }
-    panic!("it waits for a timer, which nobody drives here");
+    panic!("still pending: nobody turns its timer");
 }
-
-/// More than any path takes.
-const POLLS: u32 = 100;
 
 fn plain() -> RetryPolicyBuilder {
     RetryPolicy::builder()
