@@ -44,15 +44,12 @@ pub(super) struct Folded {
 impl Hasher for Folded {
     fn write(&mut self, bytes: &[u8]) {
         let words = bytes.chunks_exact(8);
-        let mut last = [0; 8];
-        for (to, from) in last.iter_mut().zip(words.remainder()) {
-            *to = *from;
-        }
+        let last = last_word(words.remainder());
         for word in words {
             self.write_u64(u64::from_le_bytes(word.try_into().unwrap_or_default()));
         }
         // Of strings of zeros the lengths are told apart.
-        self.write_u64(u64::from_le_bytes(last) ^ (bytes.len() as u64).rotate_right(8));
+        self.write_u64(last ^ (bytes.len() as u64).rotate_right(8));
     }
 
     fn write_u64(&mut self, word: u64) {
@@ -67,6 +64,13 @@ impl Hasher for Folded {
         last.write_u64(last.factor.rotate_right(32));
         last.state
     }
+}
+
+/// Less than eight bytes as a word. Put together in a register: what is written to memory byte by byte
+/// and read back as a word has the processor wait.
+pub(super) fn last_word(bytes: &[u8]) -> u64 {
+    let shift = |word: u64, byte: &u8| word << 8 | u64::from(*byte);
+    bytes.iter().rev().fold(0, shift)
 }
 
 #[cfg(test)]

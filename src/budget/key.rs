@@ -1,3 +1,4 @@
+use super::hash::last_word;
 use http::{
     Uri,
     uri::{Authority, Scheme},
@@ -177,15 +178,10 @@ impl Key {
             Repr::NoAuthority | Repr::Overflow => (3, &[][..]),
         };
         let words = text.chunks_exact(8);
-        let mut last = [0; 8];
-        for (to, from) in last.iter_mut().zip(words.remainder()) {
-            *to = *from;
-        }
-        let mix = |hash: u64, word: [u8; 8]| {
-            (hash.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(MIX)
-        };
+        let last = last_word(words.remainder());
+        let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(MIX);
         let hash = words
-            .map(|word| word.try_into().unwrap_or_default())
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .fold(seed.wrapping_mul(MIX), mix);
         mix(hash, last)
     }

@@ -85,27 +85,22 @@ impl Packed {
     fn unpack(&self) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(self.len);
         // The values share one piece of memory again.
-        let mut rest = Bytes::copy_from_slice(&self.fields);
-        while let Some((name, value)) = next(&mut rest) {
+        let shared = Bytes::copy_from_slice(&self.fields);
+        let mut rest = &self.fields[..];
+        while let Some((lengths, after)) = rest.split_first_chunk::<LENGTHS>() {
+            let lengths = u64::from_le_bytes(*lengths);
+            let (name, after) = after.split_at(half(lengths >> 32));
+            let begin = self.fields.len() - after.len();
+            let end = begin + half(lengths);
+            let name = HeaderName::from_bytes(name).expect("it was a name before");
+            let value = HeaderValue::from_maybe_shared(shared.slice(begin..end));
+            let mut value = value.expect("it was a value before");
+            value.set_sensitive(lengths & SENSITIVE != 0);
             headers.append(name, value);
+            rest = &self.fields[end..];
         }
         headers
     }
-}
-
-/// The first of the fields, which is taken off.
-fn next(rest: &mut Bytes) -> Option<(HeaderName, HeaderValue)> {
-    if rest.is_empty() {
-        return None;
-    }
-    let lengths = rest.split_to(LENGTHS);
-    let lengths = u64::from_le_bytes(lengths.as_ref().try_into().expect("eight bytes"));
-    let name = rest.split_to(half(lengths >> 32));
-    let bytes = rest.split_to(half(lengths));
-    let name = HeaderName::from_bytes(&name).expect("it was a name before");
-    let mut field = HeaderValue::from_maybe_shared(bytes).expect("it was a value before");
-    field.set_sensitive(lengths & SENSITIVE != 0);
-    Some((name, field))
 }
 
 /// The length in the lower half of a word.
