@@ -4,7 +4,7 @@ use crate::{
     body::{BoxError, ReplayBody, ResponseBody},
     call::{Answer, Asking, Call, Ended, Step},
     drain::Drain,
-    observe::Phase,
+    observe::{Phase, WATCHED},
     pass::Passing,
     reason::StopReason,
     timer::Timer,
@@ -194,7 +194,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<R, S::Error>> {
         let mut this = self.project();
         let call = this.call;
-        let _inside = this.span.enter();
+        let _inside = WATCHED.then(|| this.span.enter());
         loop {
             let step = match this.state.as_mut().project() {
                 StateProj::Attempt { future } => match call.inside(|| future.poll(cx)) {

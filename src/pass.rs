@@ -8,7 +8,7 @@ use crate::{
     budget::Key,
     clock,
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
-    observe::{CallView, Observe, Skipped, Tracing},
+    observe::{CallView, Observe, Skipped, Tracing, WATCHED},
     policy::{ResultView, RetryPolicy, Verdict},
     reason::SkipReason,
     service::Chosen,
@@ -103,9 +103,9 @@ impl Passing {
 
 /// Whether anybody is to be told of more than the budget is.
 fn is_watched(shared: &Shared) -> bool {
-    let traced = LevelFilter::current() >= LevelFilter::INFO;
+    let traced = WATCHED && LevelFilter::current() >= LevelFilter::INFO;
     traced
-        || shared.observer.is_some()
+        || (WATCHED && shared.observer.is_some())
         || shared.hold_off.is_some()
         || shared.adaptive.is_some()
         || shared.inbound.is_some()

@@ -6,7 +6,7 @@ use crate::{
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
     future::ResponseFuture,
-    observe::{self, Watch},
+    observe::{self, WATCHED, Watch},
     pass::Passing,
     policy::{RetryPolicy, TotalTimeout},
     reason::SkipReason,
@@ -91,11 +91,11 @@ where
         let size = factory.is_none().then(|| body.size_hint());
         let mut call = self.begin(shared, &mut head, chosen, size.as_ref(), now);
         let span = observe::call_span(&call.method, &call.key, call.policy.max_attempts());
-        if self.shared.observer.is_some() || !span.is_disabled() {
-            let name = self.shared.operation_fn.as_ref();
+        if WATCHED && (call.shared.observer.is_some() || !span.is_disabled()) {
+            let name = call.shared.operation_fn.as_ref();
             call.watch = Watch::new(&span, name.and_then(|name| name(&head)));
         }
-        let inside = span.enter();
+        let inside = WATCHED.then(|| span.enter());
         call.watched(now, |observer, call| observer.call_started(call));
         let held = match call.hold_first(now) {
             Ok(held) => held,

@@ -74,7 +74,7 @@ pub use self::event::{
 pub(crate) use self::log::configured;
 pub(crate) use self::{
     log::{Tracing, malformed_deadline, not_persisted, not_refreshed, stopped},
-    watch::{Watch, call_span},
+    watch::{WATCHED, Watch, call_span},
 };
 use crate::{
     Exhausted,

@@ -8,11 +8,18 @@ use http::{Method, StatusCode, request::Parts};
 use std::borrow::Cow;
 use tracing::{Span, field::Empty, span::Entered};
 
+/// Not set but to measure what being watched costs where nobody watches: `benches/instructions/observed`
+/// builds the crate without it.
+pub(crate) const WATCHED: bool = !cfg!(tower_retry_budget_unobserved);
+
 /// What the spans are filtered by, apart from the events.
 const TARGET: &str = "tower_retry_budget::call";
 
 /// The span of one call. Whatever happens on its behalf is inside.
 pub(crate) fn call_span(method: &Method, dependency: &Key, max_attempts: u32) -> Span {
+    if !WATCHED {
+        return Span::none();
+    }
     tracing::info_span!(
         target: TARGET,
         "retry_budget",
@@ -47,7 +54,7 @@ impl Watch {
     }
 
     pub(crate) fn is_some(&self) -> bool {
-        self.0.is_some()
+        WATCHED && self.0.is_some()
     }
 
     pub(crate) fn operation(&self) -> Option<&str> {
@@ -56,12 +63,14 @@ impl Watch {
 
     /// Enters the span of the attempt under way.
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
-        self.0.as_ref().map(|watched| watched.attempt.enter())
+        let watched = self.0.as_ref().filter(|_| WATCHED);
+        watched.map(|watched| watched.attempt.enter())
     }
 
     /// The span of the attempt under way, where `enter` would hold on to the call.
     pub(crate) fn attempt(&self) -> Option<Span> {
-        self.0.as_ref().map(|watched| watched.attempt.clone())
+        let watched = self.0.as_ref().filter(|_| WATCHED);
+        watched.map(|watched| watched.attempt.clone())
     }
 
     /// Begins the span of an attempt.
@@ -96,7 +105,7 @@ impl Watch {
 
     #[inline]
     pub(crate) fn call_ended(&self, outcome: CallOutcome, attempts: u32, reason: Option<&str>) {
-        if let Some(watched) = &self.0 {
+        if let Some(watched) = self.0.as_ref().filter(|_| WATCHED) {
             watched.call_ended(outcome, attempts, reason);
         }
     }
