@@ -12,7 +12,7 @@ use crate::clock::now_ms;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 use serde_json::Value;
-use std::{collections::BTreeMap, path::Path, sync::mpsc, thread};
+use std::{collections::BTreeMap, path::Path, sync::mpsc, thread, time::Duration};
 use tokio::sync::oneshot;
 use tower_retry_budget::{DeliveryRecord, RetryState};
 
@@ -20,6 +20,9 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// How many requests are done in one transaction at most.
 const BATCH: usize = 256;
+
+/// How long a process that ends may still have the file.
+const WAIT: Duration = Duration::from_secs(1);
 
 type Work = Box<dyn FnOnce(&Transaction<'_>) -> Done + Send>;
 
@@ -81,10 +84,14 @@ pub(crate) struct Counts {
 pub(crate) struct Store(mpsc::Sender<Work>);
 
 impl Store {
-    /// Opens the file, or makes it.
+    /// Opens the file, or makes it. No two processes have it at once: each would deliver what the other
+    /// does.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let mut connection = Connection::open(path)?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.busy_timeout(WAIT)?;
+        connection.pragma_update(None, "locking_mode", "exclusive")?;
+        let wal = connection.pragma_update(None, "journal_mode", "wal");
+        wal.map_err(|error| format!("{}: {error}", path.display()))?;
         connection.pragma_update(None, "synchronous", "full")?;
         connection.execute_batch(SCHEMA)?;
         let (asks, asked) = mpsc::channel::<Work>();

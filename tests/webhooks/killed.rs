@@ -259,3 +259,16 @@ async fn refuses_what_it_cannot_deliver_and_keeps_an_id_once() {
     process.finish(&["once".into()], 20 * SECOND).await;
     assert_eq!(well.came()["once"].len(), 1);
 }
+
+/// Or each would deliver what the other does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_two_have_the_same_file() {
+    let _alone = alone().await;
+    let well = Endpoint::start("well", Answers::Well).await;
+    let folder = Folder::new("twice");
+    let args = args(&[&well], &[]);
+    let first = folder.start(&args);
+    assert!(folder.try_start(&args).is_none());
+    first.kill();
+    folder.start(&args).accept("well", "one").await;
+}

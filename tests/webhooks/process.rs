@@ -48,6 +48,11 @@ impl Folder {
 
     /// Starts the dispatcher, with what is in the folder.
     pub(crate) fn start(&self, args: &[String]) -> Process {
+        self.try_start(args).expect("it listens")
+    }
+
+    /// Starts it; `None` if it ends instead of listening.
+    pub(crate) fn try_start(&self, args: &[String]) -> Option<Process> {
         let database = self.0.join("events.sqlite");
         let mut all = vec!["webhooks".to_owned(), "--database".into()];
         all.push(database.to_str().expect("text").into());
@@ -64,12 +69,16 @@ impl Folder {
             .by_ref()
             .map(|line| line.expect("text"))
             .find_map(|line| line.strip_prefix("listening on ")?.parse().ok());
-        Process {
+        let Some(address) = address else {
+            child.wait().expect("it ends");
+            return None;
+        };
+        Some(Process {
             child,
             _output: lines,
-            address: address.expect("it listens"),
+            address,
             client: Client::builder(TokioExecutor::new()).build_http(),
-        }
+        })
     }
 }
 
