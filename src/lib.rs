@@ -167,6 +167,7 @@ pub mod budget;
 mod call;
 #[cfg(doc)]
 pub mod choosing_numbers;
+mod chosen;
 mod client;
 mod clock;
 #[cfg(feature = "serde")]

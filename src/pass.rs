@@ -6,12 +6,12 @@
 use crate::{
     body::ResponseBody,
     budget::Key,
+    chosen::Chosen,
     clock,
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
     observe::{CallView, Observe, Skipped, Tracing, WATCHED},
     policy::{ResultView, RetryPolicy, Verdict},
     reason::SkipReason,
-    service::Chosen,
     shared::Shared,
 };
 use http::{Method, Response, StatusCode, request::Parts};

@@ -1,7 +1,8 @@
 use crate::{
     body::{BodyFactory, BoxError, Replay, ReplayBody, ResponseBody},
-    budget::{Budget, Key},
+    budget::Key,
     call::{Again, Call, Gated, HeldAs, Progress, Resume},
+    chosen::Chosen,
     clock,
     deadline::{Deadline, Ownership, RetriedAbove, Scope},
     decide::ReplayClass,
@@ -247,39 +248,6 @@ impl<S> RetryBudget<S> {
             shared,
             watch: Watch::default(),
         })
-    }
-}
-
-/// The policy of a request, and the budget of its route, if that has one of its own.
-pub(crate) struct Chosen {
-    pub(crate) policy: RetryPolicy,
-    pub(crate) budget: Option<Arc<dyn Budget>>,
-}
-
-impl Chosen {
-    /// Chooses, where nothing is to be taken off the request before.
-    fn early(shared: &Shared, head: &mut Parts) -> Option<Self> {
-        let later = shared.inbound.is_some() || Resume::is_on(head);
-        (!later).then(|| Self::of(shared, head))
-    }
-
-    #[inline]
-    fn of(shared: &Shared, head: &mut Parts) -> Self {
-        let routed = shared
-            .routes
-            .as_ref()
-            .map(|routes| (routes.choose)(&head.uri));
-        let routed = routed.unwrap_or_default();
-        let policy = head
-            .extensions
-            .remove::<RetryPolicy>()
-            .or_else(|| shared.policy_fn.as_ref()?(head))
-            .or(routed.policy)
-            .unwrap_or_else(|| shared.policy.clone());
-        Self {
-            policy,
-            budget: routed.budget,
-        }
     }
 }
 
