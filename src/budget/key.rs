@@ -164,6 +164,10 @@ impl Key {
         matches!(self.0, Repr::Overflow)
     }
 
+    pub(super) fn is_no_authority(&self) -> bool {
+        matches!(self.0, Repr::NoAuthority)
+    }
+
     /// A cheap, unkeyed hash that spreads keys over shards. Equal for equal keys; who provokes
     /// collisions gains no more than a busier shard.
     pub(super) fn spread(&self) -> u64 {

@@ -47,6 +47,9 @@ type IsRefilled<T> = Box<dyn Fn(&T, Instant) -> bool + Send + Sync>;
 /// The closures run under a lock of the map: they must be short and must not use the map.
 pub(crate) struct KeyMap<T> {
     shards: [Shard<T>; SHARDS],
+    /// The account of requests without an authority. It is not looked up: behind a server it is the
+    /// only one.
+    no_authority: OnceLock<T>,
     overflow: OnceLock<T>,
     /// Entries over all shards. Grows under the lock of the shard that gets the entry.
     len: AtomicUsize,
@@ -84,6 +87,7 @@ impl<T> KeyMap<T> {
         let seed = Seed::random();
         Self {
             shards: std::array::from_fn(|_| Shard::new(HashMap::with_hasher(seed))),
+            no_authority: OnceLock::new(),
             overflow: OnceLock::new(),
             len: AtomicUsize::new(0),
             overflowed: AtomicU64::new(0),
@@ -105,6 +109,10 @@ impl<T> KeyMap<T> {
         now: Instant,
         use_it: impl FnOnce(&T, Account) -> R,
     ) -> R {
+        if key.is_no_authority() {
+            let account = self.no_authority.get_or_init(|| (self.create)(now));
+            return use_it(account, Account::Own);
+        }
         if !key.is_overflow() {
             let shard = self.shard(key);
             // Asked before the shard is locked: if the last place has just been taken for this very
@@ -137,6 +145,9 @@ impl<T> KeyMap<T> {
         if key.is_overflow() {
             return use_it(self.overflow.get());
         }
+        if key.is_no_authority() {
+            return use_it(self.no_authority.get());
+        }
         let entries = self
             .shard(key)
             .read()
@@ -148,7 +159,7 @@ impl<T> KeyMap<T> {
     /// no room; `None` when one would be made.
     pub(super) fn look<R>(&self, key: &Key, look: impl Fn(&T) -> R) -> Option<R> {
         let own = self.with_existing(key, |account| account.map(&look));
-        own.or_else(|| match self.is_full() {
+        own.or_else(|| match self.is_full() && !key.is_no_authority() {
             true => self.with_existing(&Key::OVERFLOW, |account| account.map(&look)),
             false => None,
         })
@@ -157,6 +168,9 @@ impl<T> KeyMap<T> {
     /// Uses all accounts of keys, one after the other.
     #[cfg(feature = "redis")]
     pub(super) fn for_each(&self, mut use_it: impl FnMut(&Key, &T)) {
+        if let Some(account) = self.no_authority.get() {
+            use_it(&Key::no_authority(), account);
+        }
         for shard in &self.shards {
             let entries = shard.read().unwrap_or_else(PoisonError::into_inner);
             for (key, account) in entries.iter() {
@@ -167,12 +181,17 @@ impl<T> KeyMap<T> {
 
     /// How many keys have an account of their own.
     pub(super) fn len(&self) -> usize {
+        self.entries() + usize::from(self.no_authority.get().is_some())
+    }
+
+    /// How many of them are looked up.
+    fn entries(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
     /// Whether a new key finds no room, unless something can be evicted for it.
     pub(super) fn is_full(&self) -> bool {
-        self.len() >= self.limit
+        self.entries() >= self.limit
     }
 
     /// How many times a key found no room and used the overflow account.
@@ -248,123 +267,4 @@ pub(super) fn lock<T>(account: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::{Arc, Barrier};
-
-    const REFILL: Duration = Duration::from_secs(3);
-
-    fn map(limit: usize) -> KeyMap<Instant> {
-        // An account is refilled that long after it was made.
-        KeyMap::new(
-            limit,
-            |now| now,
-            |made, now| now.saturating_duration_since(*made) >= REFILL,
-        )
-    }
-
-    fn key(n: usize) -> Key {
-        Key::new(format!("key {n}"))
-    }
-
-    #[test]
-    fn does_not_pass_the_limit_when_threads_race_for_the_last_places() {
-        let map = Arc::new(map(100));
-        let now = crate::clock::now();
-        let barrier = Arc::new(Barrier::new(4));
-        let threads: Vec<_> = (0..4)
-            .map(|thread| {
-                let (map, barrier) = (map.clone(), barrier.clone());
-                std::thread::spawn(move || {
-                    barrier.wait();
-                    // Neighbouring threads share half of their keys.
-                    for n in 0..200 {
-                        map.with(&key(thread * 100 + n), now, |_, _| ());
-                    }
-                })
-            })
-            .collect();
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        assert_eq!(map.len(), 100);
-        let entries = map.shards.iter().map(|shard| shard.read().unwrap().len());
-        assert_eq!(entries.sum::<usize>(), 100);
-    }
-
-    #[test]
-    fn gives_one_key_one_account_when_threads_race_for_the_only_place() {
-        for _ in 0..200 {
-            let map = Arc::new(map(1));
-            let now = crate::clock::now();
-            let threads: Vec<_> = (0..4)
-                .map(|_| {
-                    let map = map.clone();
-                    std::thread::spawn(move || map.with(&key(0), now, |_, account| account))
-                })
-                .collect();
-            for thread in threads {
-                assert_eq!(thread.join().unwrap(), Account::Own);
-            }
-        }
-    }
-
-    #[test]
-    fn evicts_what_is_refilled_in_whatever_shard_and_nothing_else() {
-        let map = map(64);
-        let start = crate::clock::now();
-        for n in 0..64 {
-            // Every other account is made two seconds later.
-            let made = if n % 2 == 0 {
-                start
-            } else {
-                start + Duration::from_secs(2)
-            };
-            map.with(&key(n), made, |_, _| ());
-        }
-        let has = |n| map.with_existing(&key(n), |account| account.is_some());
-        for n in 64..96 {
-            assert_eq!(map.with(&key(n), start + REFILL, |_, a| a), Account::Own);
-        }
-        assert!((0..64).all(|n| has(n) == (n % 2 == 1)));
-        assert_eq!(
-            map.with(&key(96), start + REFILL, |_, a| a),
-            Account::Overflow
-        );
-        assert_eq!((map.len(), map.overflowed()), (64, 1));
-    }
-
-    #[test]
-    fn searches_each_shard_at_most_once_a_second() {
-        let tested = Arc::new(AtomicUsize::new(0));
-        let count = tested.clone();
-        let map = KeyMap::new(
-            100,
-            |_| (),
-            move |(), _| {
-                count.fetch_add(1, Ordering::Relaxed);
-                false
-            },
-        );
-        let start = crate::clock::now();
-        for n in 0..5_000 {
-            map.with(&key(n), start, |_, _| ());
-        }
-        assert_eq!(tested.load(Ordering::Relaxed), 100);
-        map.with(&key(5_000), start + Duration::from_millis(999), |_, _| ());
-        assert_eq!(tested.load(Ordering::Relaxed), 100);
-        map.with(&key(5_000), start + Duration::from_secs(1), |_, _| ());
-        assert_eq!(tested.load(Ordering::Relaxed), 200);
-    }
-
-    #[test]
-    fn works_on_after_a_closure_panicked() {
-        let map = map(1);
-        let now = crate::clock::now();
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            map.with(&key(0), now, |_, _| panic!("under the write lock"));
-        }));
-        assert!(panicked.is_err());
-        assert_eq!(map.with(&key(0), now, |_, a| a), Account::Own);
-    }
-}
+mod tests;
