@@ -57,6 +57,12 @@ impl Bucket {
     /// A first attempt ended.
     pub(in crate::budget) fn deposit(&mut self, rule: &Rule, failed: bool, now: Instant) {
         self.advance(rule, now);
+        self.count(rule, failed);
+    }
+
+    /// Counts a first attempt that ended since the last operation, before anything else
+    /// [changed](Self::steady_for).
+    pub(in crate::budget) fn count(&mut self, rule: &Rule, failed: bool) {
         self.this_second = self.this_second.saturating_add(1);
         let cap = self.cap(rule);
         let earned = if failed { 0 } else { rule.ratio };
@@ -158,6 +164,21 @@ impl Bucket {
 
     fn busier_second(&self) -> u32 {
         self.this_second.max(self.last_second)
+    }
+
+    /// Up to when all is accounted for.
+    pub(in crate::budget) fn as_of(&self) -> Instant {
+        self.last
+    }
+
+    /// For how many nanoseconds from then on nothing changes by itself: until the next milli-token has
+    /// trickled in, or the second being counted ends.
+    pub(in crate::budget) fn steady_for(&self, rule: &Rule) -> u64 {
+        let second = SECOND - self.into_second;
+        let milli_token = rule.trickle.map_or(u64::MAX, |per_token| {
+            (per_token.get() - self.trickled).div_ceil(TOKEN)
+        });
+        second.min(milli_token)
     }
 
     fn advance(&mut self, rule: &Rule, now: Instant) {

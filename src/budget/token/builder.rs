@@ -149,7 +149,8 @@ impl TokenBudgetBuilder {
 
     /// Sets how many keys have an account of their own; those beyond share one. Defaults to 4096.
     ///
-    /// Not zero. Each key costs about 180 to 370 bytes.
+    /// Not zero. Each key costs about 180 to 370 bytes. Requests without an authority have an account
+    /// besides.
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.max_keys = keys;
         self
@@ -237,6 +238,6 @@ mod tests {
     #[test]
     fn builds_the_default_when_nothing_is_set() {
         let built = TokenBudgetBuilder::new().build().unwrap();
-        assert_eq!(built.rule, TokenBudget::default().rule);
+        assert_eq!(built.terms.rule, TokenBudget::default().terms.rule);
     }
 }

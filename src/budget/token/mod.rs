@@ -1,20 +1,24 @@
+mod account;
 pub(super) mod bucket;
 mod builder;
 pub(super) mod costs;
 pub(super) mod rule;
 
 pub use self::builder::TokenBudgetBuilder;
-use self::{bucket::Bucket, rule::Rule};
+use self::{
+    account::{Terms, TokenAccount},
+    bucket::Bucket,
+    rule::Rule,
+};
 use super::{
     Budget, Key, NotSupported, Permit, Settled, Snapshot, Withdrawal,
-    keyed::{self, Account, KeyMap, lock},
+    keyed::{self, Account, KeyMap},
 };
-use crate::reason::{Cause, StopReason};
-use std::{
-    fmt,
-    sync::{Arc, Mutex},
-    time::Instant,
+use crate::{
+    clock,
+    reason::{Cause, StopReason},
 };
+use std::{fmt, sync::Arc, time::Instant};
 
 /// A budget of tokens for each [`Key`], earned by success and spent by retries. The default.
 ///
@@ -78,12 +82,14 @@ use std::{
 /// All sums are in whole thousandths of a token and saturate: `ratio(0.6)` earns exactly 6 tokens in
 /// 10 successes, the trickle is exact however often the budget is used in between, and a month idle
 /// costs no more than a second. Time that runs backwards counts as no time. Check and take are one
-/// step: threads that race for 100 tokens get 100.
+/// step: threads that race for 100 tokens get 100. Successes are counted without a lock, so that threads
+/// do not wait for each other as long as all is well; whoever looks at an account finds all of them in it.
 ///
 /// # Memory
 ///
 /// A key costs about 180 bytes, and up to twice that just after a table has grown. 4096 keys
-/// (`max_keys`) have an account of their own, about 1.4 megabytes. When there is no room, a key is
+/// (`max_keys`) have an account of their own, about 1.5 megabytes, and requests without an authority
+/// have one beside them. When there is no room, a key is
 /// forgotten only if it has been idle long enough to hold at least what a new one starts with;
 /// otherwise new keys share one account, which works by the same rule, until there is room. No
 /// number of different keys costs more.
@@ -135,8 +141,8 @@ use std::{
 /// # Ok::<(), tower_retry_budget::ConfigError>(())
 /// ```
 pub struct TokenBudget {
-    rule: Rule,
-    accounts: KeyMap<Mutex<Bucket>>,
+    terms: Terms,
+    accounts: KeyMap<TokenAccount>,
 }
 
 impl TokenBudget {
@@ -146,12 +152,18 @@ impl TokenBudget {
     }
 
     fn new(rule: Rule, max_keys: usize) -> Self {
+        let terms = Terms {
+            rule,
+            epoch: clock::now(),
+        };
         let accounts = KeyMap::new(
             max_keys,
-            move |now| Mutex::new(Bucket::new(&rule, now)),
-            move |bucket, now| lock(bucket).is_refilled(&rule, now),
+            move |now| TokenAccount::new(&terms, now),
+            move |account: &TokenAccount, now| {
+                account.with(&terms, |bucket| bucket.is_refilled(&terms.rule, now))
+            },
         );
-        Self { rule, accounts }
+        Self { terms, accounts }
     }
 
     /// Returns what the account of `key` holds at `now`, and changes nothing.
@@ -160,9 +172,13 @@ impl TokenBudget {
     /// account when there is no room for it.
     pub fn snapshot(&self, key: &Key, now: Instant) -> Snapshot {
         self.accounts
-            .look(key, |bucket| *lock(bucket))
-            .unwrap_or_else(|| Bucket::new(&self.rule, now))
-            .snapshot(&self.rule, now)
+            .look(key, |account| self.bucket(account))
+            .unwrap_or_else(|| Bucket::new(&self.terms.rule, now))
+            .snapshot(&self.terms.rule, now)
+    }
+
+    fn bucket(&self, account: &TokenAccount) -> Bucket {
+        account.with(&self.terms, |bucket| *bucket)
     }
 
     /// Returns how many keys have an account of their own.
@@ -186,15 +202,16 @@ impl Default for TokenBudget {
 
 impl Budget for TokenBudget {
     fn deposit(&self, key: &Key, failed: bool, now: Instant) {
-        self.accounts.with(key, now, |bucket, _| {
-            lock(bucket).deposit(&self.rule, failed, now);
+        self.accounts.with(key, now, |account, _| {
+            account.deposit(&self.terms, failed, now);
         });
     }
 
     fn withdraw(self: Arc<Self>, key: &Key, cause: Cause, now: Instant) -> Withdrawal {
-        let granted = self.accounts.with(key, now, |bucket, account| {
-            let cost = lock(bucket).withdraw(&self.rule, cause, now);
-            cost.map(|cost| (account, cost))
+        let Terms { rule, .. } = &self.terms;
+        let granted = self.accounts.with(key, now, |account, whose| {
+            let cost = account.with(&self.terms, |bucket| bucket.withdraw(rule, cause, now));
+            cost.map(|cost| (whose, cost))
         });
         // The permit remembers the account that paid: the key may have one of its own by the time
         // that the retry is settled, or none any more.
@@ -207,25 +224,27 @@ impl Budget for TokenBudget {
     }
 
     fn settle(&self, key: &Key, settled: Settled, now: Instant) {
+        let Terms { rule, .. } = &self.terms;
         // An account that was forgotten meanwhile was full enough, and is owed nothing.
-        self.accounts.with_existing(key, |bucket| {
-            if let Some(bucket) = bucket {
-                lock(bucket).settle(&self.rule, settled, now);
+        self.accounts.with_existing(key, |account| {
+            if let Some(account) = account {
+                account.with(&self.terms, |bucket| bucket.settle(rule, settled, now));
             }
         });
     }
 
     fn account(&self, key: &Key, now: Instant) -> Option<Snapshot> {
-        self.accounts.with_existing(key, |bucket| {
-            let bucket = *lock(bucket?);
-            Some(bucket.snapshot(&self.rule, now))
+        self.accounts.with_existing(key, |account| {
+            let bucket = self.bucket(account?);
+            Some(bucket.snapshot(&self.terms.rule, now))
         })
     }
 
     fn reset_account(&self, key: &Key, now: Instant) -> Result<(), NotSupported> {
-        self.accounts.with_existing(key, |bucket| {
-            if let Some(bucket) = bucket {
-                *lock(bucket) = Bucket::new(&self.rule, now);
+        let Terms { rule, .. } = &self.terms;
+        self.accounts.with_existing(key, |account| {
+            if let Some(account) = account {
+                account.with(&self.terms, |bucket| *bucket = Bucket::new(rule, now));
             }
         });
         Ok(())
@@ -233,8 +252,10 @@ impl Budget for TokenBudget {
 
     /// The trickle and the next success fill it again.
     fn drain_account(&self, key: &Key, now: Instant) -> Result<(), NotSupported> {
-        self.accounts
-            .with(key, now, |bucket, _| lock(bucket).drain(&self.rule, now));
+        let Terms { rule, .. } = &self.terms;
+        self.accounts.with(key, now, |account, _| {
+            account.with(&self.terms, |bucket| bucket.drain(rule, now));
+        });
         Ok(())
     }
 }
@@ -242,7 +263,7 @@ impl Budget for TokenBudget {
 impl fmt::Debug for TokenBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenBudget")
-            .field("rule", &self.rule)
+            .field("rule", &self.terms.rule)
             .field("accounts", &self.accounts)
             .finish()
     }
