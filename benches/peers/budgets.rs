@@ -15,7 +15,9 @@ const OPERATIONS: u32 = 50_000;
 /// Tokens that no round uses up.
 const AMPLE: u64 = 4_000_000;
 
-const KEY: Key = Key::from_static("search");
+/// The account of requests without an authority, which is not looked up, and one that is.
+static PLAIN: Key = Key::no_authority();
+static NAMED: Key = Key::from_static("search");
 
 /// Prints what each costs, and returns the ratios.
 pub fn measure() -> Vec<(&'static str, f64)> {
@@ -23,34 +25,38 @@ pub fn measure() -> Vec<(&'static str, f64)> {
     let ours = Arc::new(ours.expect("a valid budget"));
     let theirs = TpsBudget::new(Duration::from_secs(10), 50_000_000, 0.2);
     // A caller has read the clock already; theirs reads it by itself.
-    let deposit_ours = || {
+    let deposit = |key: &Key| {
         let now = Instant::now().into_std();
         for _ in 0..OPERATIONS {
-            ours.deposit(black_box(&KEY), false, black_box(now));
+            ours.deposit(black_box(key), false, black_box(now));
         }
     };
+    let deposit_ours = || deposit(&PLAIN);
+    let deposit_keyed = || deposit(&NAMED);
     let deposit_theirs = || {
         for _ in 0..OPERATIONS {
             theirs.deposit();
         }
     };
-    let withdraw_ours = || {
+    let withdraw = |key: &Key| {
         let now = Instant::now().into_std();
         for _ in 0..OPERATIONS {
             let budget: Arc<dyn Budget> = ours.clone();
-            let answer = budget.withdraw(black_box(&KEY), Cause::ServerError, now);
+            let answer = budget.withdraw(black_box(key), Cause::ServerError, now);
             if let Withdrawal::Granted(mut permit) = answer {
                 permit.sent();
                 permit.succeeded(now);
             }
         }
     };
+    let withdraw_ours = || withdraw(&PLAIN);
+    let withdraw_keyed = || withdraw(&NAMED);
     let withdraw_theirs = || {
         for _ in 0..OPERATIONS {
             black_box(theirs.withdraw());
         }
     };
-    println!("\nbudgets alone, ns             ours  theirs");
+    println!("\nbudgets alone, ns               ours  theirs");
     let mut ratios = Vec::new();
     let mut compare = |name, threads, ours: &(dyn Fn() + Sync), theirs: &(dyn Fn() + Sync)| {
         let mut times = [const { Vec::new() }; 2];
@@ -60,12 +66,25 @@ pub fn measure() -> Vec<(&'static str, f64)> {
             }
         }
         let [ours, theirs] = times.map(|times| quantile(&times, 0.5));
-        println!("  {name:22} {ours:9.1} {theirs:7.1}");
+        println!("  {name:24} {ours:9.1} {theirs:7.1}");
         ratios.push((name, ours / theirs));
     };
     compare("deposit_1_thread", 1, &deposit_ours, &deposit_theirs);
     compare("deposit_2_threads", 2, &deposit_ours, &deposit_theirs);
+    compare("deposit_keyed_1_thread", 1, &deposit_keyed, &deposit_theirs);
+    compare(
+        "deposit_keyed_2_threads",
+        2,
+        &deposit_keyed,
+        &deposit_theirs,
+    );
     compare("withdraw_2_threads", 2, &withdraw_ours, &withdraw_theirs);
+    compare(
+        "withdraw_keyed_2_threads",
+        2,
+        &withdraw_keyed,
+        &withdraw_theirs,
+    );
     ratios
 }
 

@@ -28,7 +28,7 @@ use tower_retry_budget::{
 };
 use tower_service::Service;
 
-const PATHS: [(&str, fn(u32)); 11] = [
+const PATHS: [(&str, fn(u32)); 12] = [
     ("bare", |calls| take(calls, Inner::ready(), request::owned)),
     ("bare_streamed", |calls| {
         take(calls, Inner::ready(), request::streamed)
@@ -61,7 +61,10 @@ const PATHS: [(&str, fn(u32)); 11] = [
             request::owned,
         )
     }),
-    ("deposit", deposits),
+    ("deposit", |calls| deposits(calls, Key::no_authority())),
+    ("deposit_keyed", |calls| {
+        deposits(calls, Key::from_uri(request::owned().uri()))
+    }),
 ];
 
 /// More than any path needs that waits for nothing.
@@ -145,9 +148,8 @@ fn layer(policy: RetryPolicyBuilder) -> RetryBudgetLayer {
         .budget(budget.build().expect("a valid budget"))
 }
 
-fn deposits(calls: u32) {
+fn deposits(calls: u32, key: Key) {
     let budget = TokenBudget::default();
-    let key = Key::from_uri(request::owned().uri());
     for _ in 0..calls {
         let now = Instant::now();
         counted(|| budget.deposit(black_box(&key), false, black_box(now)));
