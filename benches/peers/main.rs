@@ -28,10 +28,14 @@ use tokio::runtime::Builder;
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    if let [mode, client, address, calls] = arguments.as_slice() {
-        if mode == loopback::CHILD {
-            return loopback::run(client, address, calls.parse().expect("a number of calls"));
+    let mut words = arguments.iter().map(String::as_str);
+    match (words.next(), words.next(), words.next(), words.next()) {
+        (Some(loopback::CLIENT), Some(client), Some(address), Some(calls)) => {
+            let calls = calls.parse().expect("a number of requests");
+            return loopback::run_client(client, address, calls);
         }
+        (Some(loopback::SERVER), Some(server), None, None) => return loopback::run_server(server),
+        _ => {}
     }
     if arguments.iter().any(|part| part == "budgets") {
         budgets::measure();
@@ -52,7 +56,7 @@ fn main() {
     ratios.extend(budgets::measure());
     let bytes = budgets::bytes_of_keys(1_000_000);
     loopback::peers();
-    ratios.extend(loopback::instructions());
+    ratios.extend(loopback::count());
     println!();
     for (name, value) in ratios {
         println!("ratio {name} {value:.2}");
