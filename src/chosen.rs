@@ -4,9 +4,11 @@ use crate::{budget::Budget, call::Resume, policy::RetryPolicy, shared::Shared};
 use http::request::Parts;
 use std::sync::Arc;
 
-/// The policy of a request, and the budget of its route, if that has one of its own.
+/// What a request has of its own: nearly all go by what the layer has.
 pub(crate) struct Chosen {
-    pub(crate) policy: RetryPolicy,
+    /// Its policy, where that is not the layer's.
+    pub(crate) policy: Option<RetryPolicy>,
+    /// The budget of its route, where that is not the layer's.
     pub(crate) budget: Option<Arc<dyn Budget>>,
 }
 
@@ -28,8 +30,7 @@ impl Chosen {
             .extensions
             .remove::<RetryPolicy>()
             .or_else(|| shared.policy_fn.as_ref()?(head))
-            .or(routed.policy)
-            .unwrap_or_else(|| shared.policy.clone());
+            .or(routed.policy);
         Self {
             policy,
             budget: routed.budget,

@@ -21,35 +21,40 @@ use tracing::level_filters::LevelFilter;
 /// What is known of such a call when it ends.
 pub(crate) struct Passing {
     shared: Arc<Shared>,
-    policy: RetryPolicy,
+    /// Its own, where that is not the layer's.
+    policy: Option<RetryPolicy>,
     key: Key,
     method: Method,
 }
 
 impl Passing {
-    /// Begins a call, and says of its request what the next hop is to know, or hands back what was
-    /// chosen.
-    pub(crate) fn begin(
-        shared: &Arc<Shared>,
-        chosen: Chosen,
-        head: &mut Parts,
-    ) -> Result<Self, Chosen> {
-        let passes = chosen.policy.only_watches(shared.side) && chosen.budget.is_none();
-        if !passes || is_watched(shared) || is_special(head) {
-            return Err(chosen);
-        }
+    /// Whether there is nothing to a call but to watch how it ends.
+    pub(crate) fn suffices(shared: &Shared, chosen: &Chosen, head: &Parts) -> bool {
+        let policy = chosen.policy.as_ref().unwrap_or(&shared.policy);
+        policy.only_watches(shared.side)
+            && chosen.budget.is_none()
+            && !is_watched(shared)
+            && !is_special(head)
+    }
+
+    /// Begins a call, and says of its request what the next hop is to know.
+    pub(crate) fn begin(shared: Arc<Shared>, chosen: Chosen, head: &mut Parts) -> Self {
         if shared.tells(&head.uri) {
             let nobody = Ownership::Nobody;
             shared.headers.stamp(&mut head.headers, None, nobody);
         } else {
             shared.headers.strip(&mut head.headers);
         }
-        Ok(Self {
+        Self {
             key: shared.keys.key(head),
             method: head.method.clone(),
-            shared: Arc::clone(shared),
+            shared,
             policy: chosen.policy,
-        })
+        }
+    }
+
+    fn policy(&self) -> &RetryPolicy {
+        self.policy.as_ref().unwrap_or(&self.shared.policy)
     }
 
     /// Tells the budget how it ended.
@@ -60,9 +65,9 @@ impl Passing {
         let now = clock::now();
         let view = match &result {
             Ok(response) => ResultView::Response(response.into()),
-            Err(error) => ResultView::Error(self.policy.see_error(error)),
+            Err(error) => ResultView::Error(self.policy().see_error(error)),
         };
-        let verdict = self.policy.classify_by_tables(view, self.shared.side);
+        let verdict = self.policy().classify_by_tables(view, self.shared.side);
         if !verdict.is_local_overload() {
             let failed = verdict.earns_nothing();
             self.shared.budget.deposit(&self.key, failed, now);

@@ -77,21 +77,19 @@ where
         #[cfg(feature = "serde")]
         shared.announce();
         let chosen = match Chosen::early(&shared, &mut head) {
-            Some(chosen) => match Passing::begin(&shared, chosen, &mut head) {
-                Ok(passing) => {
-                    head.extensions.remove::<BodyFactory>();
-                    let request = Request::from_parts(head, ReplayBody::direct(body));
-                    return ResponseFuture::passing(passing, self.inner.call(request));
-                }
-                Err(chosen) => Some(chosen),
-            },
-            None => None,
+            Some(chosen) if Passing::suffices(&shared, &chosen, &head) => {
+                let passing = Passing::begin(shared, chosen, &mut head);
+                head.extensions.remove::<BodyFactory>();
+                let request = Request::from_parts(head, ReplayBody::direct(body));
+                return ResponseFuture::passing(passing, self.inner.call(request));
+            }
+            chosen => chosen,
         };
         let now = clock::now();
         let factory = head.extensions.remove::<BodyFactory>();
         let size = factory.is_none().then(|| body.size_hint());
         let mut call = self.begin(shared, &mut head, chosen, size.as_ref(), now);
-        let span = observe::call_span(&call.method, &call.key, call.policy.max_attempts());
+        let span = observe::call_span(&call.method, &call.key, call.policy().max_attempts());
         if WATCHED && (call.shared.observer.is_some() || !span.is_disabled()) {
             let name = call.shared.operation_fn.as_ref();
             call.watch = Watch::new(&span, name.and_then(|name| name(&head)));
@@ -111,25 +109,27 @@ where
         let factory = factory.filter(|_| !held);
         let limit = match call.class {
             ReplayClass::Never(_) => held.then_some(0),
-            ReplayClass::IfUnprocessed | ReplayClass::Full => Some(call.policy.replay_limit()),
+            ReplayClass::IfUnprocessed | ReplayClass::Full => Some(call.policy().replay_limit()),
         };
-        let (body, template) = match limit {
+        let body = match limit {
             Some(limit) => {
                 let (body, replay) = Replay::new(body, limit, &self.shared.memory, factory);
-                (body, Some(Template::new(&head, replay)))
+                call.again = Some(Again {
+                    service: self.inner.clone(),
+                    template: Template::new(&head, replay),
+                });
+                body
             }
-            None => (ReplayBody::direct(body), None),
+            None => ReplayBody::direct(body),
         };
         if held {
             self.keep_unready();
-            call.again = template.map(|template| self.again(template));
             drop(inside);
             return ResponseFuture::held(call, span);
         }
         call.begin_attempt(&mut head, now);
         let future = call.inside(|| self.inner.call(Request::from_parts(head, body)));
         drop(inside);
-        call.again = template.map(|template| self.again(template));
         ResponseFuture::attempt(call, span, future)
     }
 }
@@ -139,14 +139,6 @@ impl<S: Clone> RetryBudget<S> {
     /// the one that is called.
     fn keep_unready(&mut self) {
         self.inner = self.inner.clone();
-    }
-
-    /// What later attempts need.
-    fn again<B>(&self, template: Template<B>) -> Again<S, B> {
-        Again {
-            service: self.inner.clone(),
-            template,
-        }
     }
 }
 
@@ -177,10 +169,17 @@ impl<S> RetryBudget<S> {
             None => above,
         };
         let mut resume = Resume::take(head, now);
-        let Chosen { mut policy, budget } = chosen.unwrap_or_else(|| Chosen::of(&shared, head));
+        let chosen = chosen.unwrap_or_else(|| Chosen::of(&shared, head));
+        let Chosen {
+            policy: mut own_policy,
+            budget,
+        } = chosen;
         if let Some(resume) = &resume {
-            policy = resume.limit(policy);
-        } else if policy.defer_waits_over().is_some() {
+            let policy = own_policy.unwrap_or_else(|| shared.policy.clone());
+            own_policy = Some(resume.limit(policy));
+        }
+        let policy = own_policy.as_ref().unwrap_or(&shared.policy);
+        if resume.is_none() && policy.defer_waits_over().is_some() {
             resume = Some(Resume::begin(now));
         }
         let before = resume.as_ref().and_then(|resume| resume.idempotency_key());
@@ -191,7 +190,7 @@ impl<S> RetryBudget<S> {
         let idempotent = policy.is_idempotent(head, shared.side);
         let class = match above {
             Some(_) => ReplayClass::Never(SkipReason::OwnedAbove),
-            None => class(head, &policy, idempotent),
+            None => class(head, policy, idempotent),
         };
         let fits = size.is_none_or(|size| fits(size, policy.replay_limit()));
         let class = match &mut gated {
@@ -242,7 +241,7 @@ impl<S> RetryBudget<S> {
             progress: Progress::new(now, resume.as_ref().map_or(0, |resume| resume.attempts())),
             resume,
             limit: policy.max_attempts(),
-            policy,
+            own_policy,
             gated,
             sleeper: None,
             shared,

@@ -80,7 +80,7 @@ impl<S, B> Call<S, B> {
     fn allowed(&self, now: Instant) -> Option<Allowed> {
         let enforced = self.shared.gates.retry.enforces();
         let adaptive = self.shared.adaptive.as_ref().filter(|_| enforced)?;
-        Some(adaptive.allowed(&self.key, self.policy.max_attempts(), now))
+        Some(adaptive.allowed(&self.key, self.policy().max_attempts(), now))
     }
 
     /// The breaker knows when it lets calls through again.
@@ -96,7 +96,7 @@ impl<S, B> Call<S, B> {
 
     fn tell_adapted(&self, allowed: &Allowed, now: Instant) {
         let adapted = Adapted {
-            base: self.policy.max_attempts(),
+            base: self.policy().max_attempts(),
             limit: allowed.attempts.map_or(0, |_| self.limit),
             health: allowed.health,
             circuit: allowed.circuit,

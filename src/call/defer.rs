@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 impl<S, B> Call<S, B> {
     fn defers(&self, wait: Duration) -> bool {
-        let longest = self.policy.defer_waits_over();
+        let longest = self.policy().defer_waits_over();
         longest.is_some_and(|longest| wait > longest)
     }
 

@@ -80,7 +80,7 @@ impl<S, B> Call<S, B> {
         self.progress.trouble.hint = Some((held.left, now));
         let latest = self
             .remaining(now)
-            .map(|left| left.saturating_sub(self.policy.min_attempt()));
+            .map(|left| left.saturating_sub(self.policy().min_attempt()));
         let latest = latest.unwrap_or(Duration::MAX);
         // Others may be asked to wait again and again. This call waits no longer for that than it would
         // for a wait that it was asked for itself.
@@ -92,7 +92,7 @@ impl<S, B> Call<S, B> {
             .map(|retry| retry.decided);
         let waited = waited.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let in_all = waited.saturating_add(held.left);
-        if in_all > self.policy.max_retry_after() || held.left > latest {
+        if in_all > self.policy().max_retry_after() || held.left > latest {
             return Err(StopReason::RetryAfterTooLong);
         }
         let wait = held
@@ -153,7 +153,7 @@ where
         if !verdict.is_failure() || unread {
             return None;
         }
-        match self.policy.hint(response.headers(), SystemTime::now()) {
+        match self.policy().hint(response.headers(), SystemTime::now()) {
             Hint::Wait(wait) => {
                 let held_as = self.held_as.as_ref();
                 if let Some(((holds, held_as), cause)) = holds.zip(held_as).zip(verdict.cause()) {

@@ -25,7 +25,7 @@ use crate::{
     drain,
     exhausted::Ending,
     observe::Watch,
-    policy::RetryPolicy,
+    policy::{Credentials, RetryPolicy},
     reason::{Cause, Processed, StopReason},
     shared::Shared,
     template::Template,
@@ -85,7 +85,8 @@ pub(crate) enum Step<R, E> {
 /// One call, from the start to its answer.
 pub(crate) struct Call<S, B> {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) policy: RetryPolicy,
+    /// Its own policy, where that is not the layer's.
+    pub(crate) own_policy: Option<RetryPolicy>,
     /// How many attempts it may make: the policy's, or fewer while the dependency is not well.
     pub(crate) limit: u32,
     pub(crate) key: Key,
@@ -181,6 +182,11 @@ impl Progress {
 }
 
 impl<S, B> Call<S, B> {
+    /// What it goes by.
+    pub(crate) fn policy(&self) -> &RetryPolicy {
+        self.own_policy.as_ref().unwrap_or(&self.shared.policy)
+    }
+
     /// What limits its retries over many calls.
     pub(crate) fn budget(&self) -> &Arc<dyn Budget> {
         self.budget.as_ref().unwrap_or(&self.shared.budget)
@@ -207,7 +213,7 @@ impl<S, B> Call<S, B> {
         let longest = decided.checked_add(drain::LONGEST);
         let latest = self
             .deadline
-            .and_then(|deadline| deadline.checked_sub(self.policy.min_attempt()));
+            .and_then(|deadline| deadline.checked_sub(self.policy().min_attempt()));
         longest.into_iter().chain(latest).min()
     }
 
@@ -241,20 +247,18 @@ impl<S, B> Call<S, B> {
         if self.received.is_none() && !self.is_never() {
             head.extensions.insert(RetriedAbove);
         }
-        let progress = &mut self.progress;
-        if let Some(credentials) = self.policy.credentials() {
-            progress.credentials = credentials.generation();
-        }
-        progress.attempts += 1;
-        progress.attempt_started = now;
-        let remaining = self
-            .deadline
-            .map(|deadline| deadline.saturating_duration_since(now));
-        let own = self.policy.attempt_timeout(progress.attempts, remaining);
+        let attempts = self.progress.attempts + 1;
+        let policy = self.policy();
+        let credentials = policy.credentials().map(Credentials::generation);
+        let own = policy.attempt_timeout(attempts, self.remaining(now));
         let own = own.and_then(|limit| now.checked_add(limit));
+        let progress = &mut self.progress;
+        progress.credentials = credentials.unwrap_or_default();
+        progress.attempts = attempts;
+        progress.attempt_started = now;
         progress.attempt_limit = own.into_iter().chain(self.deadline).min();
         let left = progress.attempt_limit.map(|limit| limit - now);
-        let attempt = RetryAttempt::new(progress.attempts, self.limit);
+        let attempt = RetryAttempt::new(attempts, self.limit);
         let ownership = match self.above {
             Some(above) => above,
             None if self.class == ReplayClass::Full && self.limit > 1 => {
@@ -342,7 +346,7 @@ impl<S, B> Call<S, B> {
         let remaining = self.remaining(now)?;
         if remaining < LEAST_REMAINING {
             Some(StopReason::DeadlineReached)
-        } else if remaining < self.policy.min_attempt() / 2 {
+        } else if remaining < self.policy().min_attempt() / 2 {
             Some(StopReason::DeadlineTooClose)
         } else {
             None

@@ -134,9 +134,9 @@ where
     fn classify<R, E: 'static>(&self, ended: &Ended<R, E>, now: Instant) -> Verdict {
         let result = self.result(ended);
         // Only who has a classifier looks at the request again.
-        let asked = self.policy.has_classifier() && !self.is_never();
+        let asked = self.policy().has_classifier() && !self.is_never();
         let Some(again) = self.again.as_ref().filter(|_| asked) else {
-            return self.policy.classify_by_tables(result, self.shared.side);
+            return self.policy().classify_by_tables(result, self.shared.side);
         };
         let outcome = Outcome {
             request: again.template.view(),
@@ -145,13 +145,13 @@ where
             elapsed: now - self.started,
             remaining: self.remaining(now),
         };
-        self.policy.classify(&outcome, self.shared.side)
+        self.policy().classify(&outcome, self.shared.side)
     }
 
     fn result<'a, R, E: 'static>(&self, ended: &'a Ended<R, E>) -> ResultView<'a> {
         match ended {
             Ended::Response(response) => ResultView::Response(response.into()),
-            Ended::Error(error) => ResultView::Error(self.policy.see_error(error)),
+            Ended::Error(error) => ResultView::Error(self.policy().see_error(error)),
             Ended::Cut => ResultView::Cut,
         }
     }
@@ -244,9 +244,10 @@ where
             _ => true,
         };
         let backoff = match verdict.cause() {
-            Some(cause) if more => self
-                .policy
-                .backoff(cause, attempts, progress.trouble.last_wait),
+            Some(cause) if more => {
+                self.policy()
+                    .backoff(cause, attempts, progress.trouble.last_wait)
+            }
             _ => Duration::ZERO,
         };
         let situation = Situation {
@@ -258,11 +259,11 @@ where
             max_attempts: self.limit,
             circuit_open,
             hint: hint.map(|hint| hint.left),
-            max_retry_after: self.policy.max_retry_after(),
+            max_retry_after: self.policy().max_retry_after(),
             backoff,
             spread: hint.map_or(Duration::ZERO, |hint| spread(hint.length, fastrand::f64())),
             remaining: self.remaining(now),
-            min_attempt: self.policy.min_attempt(),
+            min_attempt: self.policy().min_attempt(),
         };
         self.observe_decision(&situation, verdict.cause(), now);
         decide(&situation)
@@ -358,14 +359,14 @@ where
             observer.retry_scheduled(call, &scheduled);
         });
         self.persist_wait(now);
-        let progress = &mut self.progress;
         Step::Retry(match ended {
             Ended::Response(response) => {
-                progress.trouble.rate_limit = super::stop::rate_limit(&response);
+                self.progress.trouble.rate_limit = super::stop::rate_limit(&response);
                 Some(response.into_body())
             }
             Ended::Error(error) => {
-                progress.trouble.last_error = client::keep_error(error, self.policy.error_types());
+                let kept = client::keep_error(error, self.policy().error_types());
+                self.progress.trouble.last_error = kept;
                 None
             }
             Ended::Cut => None,

@@ -73,7 +73,7 @@ where
         if !refused || verdict.is_failure() || self.progress.refresh != Refresh::NotTried {
             return Err(ended);
         }
-        let Some(credentials) = self.policy.credentials().cloned() else {
+        let Some(credentials) = self.policy().credentials().cloned() else {
             return Err(ended);
         };
         if matches!(self.class_now(), ReplayClass::Never(_)) || !self.fits_another(now) {
@@ -110,7 +110,7 @@ where
             backoff: Duration::ZERO,
             spread: Duration::ZERO,
             remaining: self.remaining(now),
-            min_attempt: self.policy.min_attempt(),
+            min_attempt: self.policy().min_attempt(),
         };
         matches!(decide(&situation), Decision::RetryAfter(_))
             && self.again().template.body.prepare()
@@ -129,7 +129,10 @@ where
             let skip = SkipReason::FinalAnswer;
             return Step::Answer(self.let_stand(ended, Some(skip), now));
         }
-        let value = self.policy.credentials().and_then(|it| it.authorization());
+        let value = self
+            .policy()
+            .credentials()
+            .and_then(|it| it.authorization());
         if let Some(value) = value {
             self.again().template.set(header::AUTHORIZATION, value);
         }

@@ -174,13 +174,13 @@ impl<S, B> Call<S, B> {
         let Some(resume) = &self.resume else {
             return Ok(None);
         };
-        if resume.attempts() >= self.policy.max_attempts() {
+        if resume.attempts() >= self.policy().max_attempts() {
             return Err(StopReason::MaxAttempts);
         }
         let wait = resume.state.wait(resume.wall);
         let latest = self
             .remaining(now)
-            .map(|left| left.saturating_sub(self.policy.min_attempt()));
+            .map(|left| left.saturating_sub(self.policy().min_attempt()));
         if !wait.is_zero() && latest.is_some_and(|latest| wait > latest) {
             return Err(StopReason::DeadlineTooClose);
         }

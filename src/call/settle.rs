@@ -18,11 +18,11 @@ where
 {
     /// Whether the first attempt is a success that nobody has anything to add to. It is settled then.
     pub(crate) fn is_plain_success<R>(&mut self, response: &Response<R>) -> bool {
-        if self.progress.attempts > 1 || self.has_more_to_say() || self.policy.has_classifier() {
+        if self.progress.attempts > 1 || self.has_more_to_say() || self.policy().has_classifier() {
             return false;
         }
         let view = ResultView::Response(response.into());
-        let verdict = self.policy.classify_by_tables(view, self.shared.side);
+        let verdict = self.policy().classify_by_tables(view, self.shared.side);
         if verdict.is_success() {
             self.settle(&verdict, clock::now());
             self.again = None;

@@ -29,7 +29,7 @@ where
 
     /// The inner service could not be made ready for the retry that stands.
     pub(crate) fn not_ready<E: 'static>(&mut self, error: E) -> StopReason {
-        let error = client::keep_error(error, self.policy.error_types());
+        let error = client::keep_error(error, self.policy().error_types());
         self.tell(clock::now(), |observer, call| {
             let error = error
                 .as_deref()
@@ -43,7 +43,7 @@ where
     /// the last one.
     pub(super) fn shed<R, E: 'static>(&mut self, ended: Ended<R, E>, now: Instant) -> Answer<R, E> {
         self.progress.attempts -= 1;
-        let answer = self.policy.on_exhausted(self.shared.side);
+        let answer = self.policy().on_exhausted(self.shared.side);
         let in_hand = (answer == OnExhausted::PassThrough).then_some(ended);
         self.answer_exhausted(StopReason::Overloaded, in_hand, now)
     }
@@ -113,7 +113,7 @@ where
         // Gives back a permit whose retry was not sent, and the place in the waiting room.
         self.progress.trouble.retry = None;
         self.again = None;
-        let answer = self.policy.on_exhausted(self.shared.side);
+        let answer = self.policy().on_exhausted(self.shared.side);
         let pass_through = answer == OnExhausted::PassThrough;
         match ended {
             Some(Ended::Response(mut response)) if pass_through => {
@@ -131,7 +131,7 @@ where
                 self.progress.trouble.rate_limit = rate_limit(&response);
             }
             Some(Ended::Error(error)) => {
-                let error_types = self.policy.error_types();
+                let error_types = self.policy().error_types();
                 self.progress.trouble.last_error = client::keep_error(error, error_types);
             }
             Some(Ended::Cut) | None => {}
